@@ -1,0 +1,1 @@
+"""The content-addressed store for large values: files, workspaces, submissions, evidence, batches."""

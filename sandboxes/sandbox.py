@@ -1,0 +1,93 @@
+"""The Sandbox contract: acquire, exec/read/write, snapshot, close.
+
+A used sandbox is never handed out again: reset means a fresh upper layer, proved by digest. The command's failures
+are results (`ExecResult`); SandboxError means that the sandbox itself broke. Methods block; `sandboxes.aio` awaits
+them from the episode loop. One caller at a time per sandbox.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Protocol
+
+import msgspec
+
+
+class Limits(msgspec.Struct, frozen=True, kw_only=True):
+    memory_mb: int = 512
+    pids: int = 256
+    file_mb: int = 256
+    output_kb: int = 256
+    cpu_seconds: int | None = None
+
+
+class SandboxSpec(msgspec.Struct, frozen=True, kw_only=True):
+    """What to acquire. `workspace` is the digest of a snapshot to restore; null: `files` alone."""
+
+    files: Mapping[str, bytes] = {}
+    workspace: str | None = None
+    readonly: Mapping[str, Path] = {}
+    """Absolute path inside to a host file or folder that is mounted read-only there (tools, hidden tests)."""
+    environment: Mapping[str, str] = {}
+    limits: Limits = Limits()
+    owner: str = ""
+    """Who leases it (run, episode): what the reaper reads."""
+    lease_s: float = 3600.0
+
+
+class ExecResult(msgspec.Struct, frozen=True, kw_only=True):
+    """`stdout` and `stderr` are what was kept (head and tail); the counts are true."""
+
+    exit_code: int | None
+    """Null when the command was killed (time-out, OOM, output limit)."""
+    stdout: bytes = b""
+    stderr: bytes = b""
+    stdout_bytes: int = 0
+    stderr_bytes: int = 0
+    truncated: bool = False
+    timed_out: bool = False
+    oom: bool = False
+    output_limit: bool = False
+    duration_s: float = 0.0
+
+
+class Sandbox(Protocol):
+    id: str
+    backend: str
+
+    def exec(self, argv: Sequence[str], *, deadline_s: float = 30.0, stdin: bytes = b"",
+             environment: Mapping[str, str] | None = None, cwd: str | None = None) -> ExecResult:
+        """Run a command in the workspace (`/workspace`). Working directory and exports of earlier commands do not
+        carry over. On a time-out the whole process tree is dead when this returns, and partial output is returned."""
+        ...
+
+    def read(self, path: str, limit_bytes: int = 16 << 20) -> bytes:
+        """A file of the workspace by relative path; never follows a link out. FileNotFoundError if absent."""
+        ...
+
+    def write(self, path: str, data: bytes) -> None: ...
+
+    def snapshot(self) -> str:
+        """Digest of the workspace now, restorable from the artifact store by `SandboxSpec.workspace`."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class Backend(Protocol):
+    """Makes sandboxes. `isolates` is what verifiers and the demo ask for before they trust it."""
+
+    name: str
+    isolates: bool
+    capabilities: frozenset[str]
+
+    def acquire(self, spec: SandboxSpec) -> Sandbox:
+        """A fresh sandbox. Raises SandboxError (kind `sandbox_start`) when it cannot be had."""
+        ...
+
+    def reap(self) -> int:
+        """Remove what dead owners left behind; how many."""
+        ...
+
+    def close(self) -> None: ...

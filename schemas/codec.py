@@ -1,0 +1,61 @@
+"""Payload to event and back. The envelope decodes without the payload, so an unknown type is carried, not fatal."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import msgspec
+
+from schemas.envelope import Event, split_type, wire_type
+from schemas.errors import SchemaError
+from schemas.events import PAYLOADS, Payload, TurnGenerated
+from schemas.ids import new_id
+
+_ENCODER = msgspec.msgpack.Encoder()
+_DECODERS: dict[tuple[str, int], msgspec.msgpack.Decoder] = {
+    (payload.NAME, payload.VERSION): msgspec.msgpack.Decoder(payload) for payload in PAYLOADS}
+_TYPES = {payload: wire_type(payload.NAME, payload.VERSION) for payload in PAYLOADS}
+_UPCASTERS: dict[tuple[str, int], Callable[[bytes], bytes]] = {}
+
+
+def make_event(payload: Payload, *, subject: str, source: str, time_us: int, sequence: int = 0,
+               event_id: str | None = None) -> Event:
+    """The event that carries `payload`. Facts that may be written twice give a repeatable `event_id`."""
+    return Event(id=event_id or new_id(), source=source, type=_TYPES[type(payload)], subject=subject,
+                 sequence=sequence, time_us=time_us, data=_ENCODER.encode(payload))
+
+
+def decode_payload(event: Event) -> Payload | None:
+    """The typed payload; None for a type that this release does not know.
+
+    Raises SchemaError with the JSON path of the field at fault.
+    """
+    name, version = split_type(event.type)
+    data = event.data
+    while (name, version) in _UPCASTERS:
+        data, version = _UPCASTERS[name, version](data), version + 1
+    decoder = _DECODERS.get((name, version))
+    if decoder is None:
+        return None
+    try:
+        payload = decoder.decode(data)
+        _check_buffers(payload)
+    except (msgspec.MsgspecError, SchemaError) as wrong:
+        raise SchemaError(f"payload of {event.type} violates its schema: {wrong}", where=f"event {event.id}") from None
+    return payload
+
+
+def _check_buffers(payload: Payload) -> None:
+    if not isinstance(payload, TurnGenerated):
+        return
+    for name in ("context", "generated"):
+        if len(getattr(payload, name)) % 4:
+            raise SchemaError("buffer is not a whole number of int32", where=f"$.{name}")
+    if payload.logprobs is not None and len(payload.logprobs) != len(payload.generated):
+        raise SchemaError("one float32 is needed for each generated id", where="$.logprobs",
+                          value=(len(payload.logprobs) // 4, len(payload.generated) // 4))
+
+
+def finite_or_none(value: float | None) -> float | None:
+    return value if value is not None and math.isfinite(value) else None

@@ -1,0 +1,299 @@
+"""Event payloads, version 1. MessagePack maps with the field names below; times are microseconds UTC.
+
+Rules of evolution: a field is only ever added, with a default; never renamed, retyped or reused. A breaking change
+is a new version beside the old one and an upcaster. Golden bytes of every (type, version) are kept in tests/golden.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import msgspec
+
+
+class ArtifactRef(msgspec.Struct, frozen=True):
+    """A value in the artifact store."""
+
+    digest: str
+    size_bytes: int
+    media_type: str = "application/octet-stream"
+
+
+class Payload(msgspec.Struct, frozen=True, kw_only=True):
+    """Base of all payloads. `NAME` and `TOPIC` say where the event lives."""
+
+    NAME: ClassVar[str]
+    TOPIC: ClassVar[str]
+    VERSION: ClassVar[int] = 1
+
+
+class Sampling(msgspec.Struct, frozen=True, kw_only=True):
+    temperature: float = 1.0
+    top_p: float = 1.0
+    top_k: int = 0
+    max_tokens: int = 512
+    seed: int = 0
+
+
+class Limits(msgspec.Struct, frozen=True, kw_only=True):
+    max_turns: int = 16
+    token_budget: int = 32768
+    wall_clock_s: float = 600.0
+
+
+class SandboxInfo(msgspec.Struct, frozen=True, kw_only=True):
+    backend: str
+    image: str = ""
+    limits: dict[str, float] = {}
+
+
+class TaskRegistered(Payload, frozen=True, kw_only=True):
+    NAME = "task.registered"
+    TOPIC = "tasks"
+    task_id: str
+    kind: str
+    digest: str
+    """Digest of the task's spec, which is also the spec's address in the artifact store."""
+    set: str
+    difficulty: float | None = None
+    expected_duration_s: float | None = None
+    spec: ArtifactRef
+    verifier: str = ""
+    """The verifier whose score is the reward; empty: the kind's own."""
+    at: int = 0
+
+
+class EpisodeRequested(Payload, frozen=True, kw_only=True):
+    NAME = "episode.requested"
+    TOPIC = "requests"
+    episode_id: str
+    run_id: str
+    group_id: str
+    sample_index: int = 0
+    task_id: str
+    task_digest: str
+    kind: str
+    purpose: str = "train"
+    policy: str
+    sampling: Sampling = Sampling()
+    limits: Limits = Limits()
+    priority: int = 0
+    requested_at: int
+    version: int | None = None
+    """The weight version to sample from; null: the newest the policy has."""
+
+
+class CancelRequested(Payload, frozen=True, kw_only=True):
+    NAME = "episode.cancel_requested"
+    TOPIC = "requests"
+    episode_id: str
+    reason: str = ""
+    at: int = 0
+
+
+class EpisodeStarted(Payload, frozen=True, kw_only=True):
+    NAME = "episode.started"
+    TOPIC = "trajectories"
+    run_id: str
+    task_id: str
+    policy: str
+    tokenizer: str | None = None
+    sandbox: SandboxInfo
+    attempt: int = 1
+    host: str = ""
+    at: int
+    group_id: str = ""
+    sample_index: int = 0
+    task_digest: str = ""
+    kind: str = ""
+    purpose: str = "train"
+    requested_at: int = 0
+
+
+class Media(msgspec.Struct, frozen=True, kw_only=True):
+    position: int
+    digest: str
+    media_type: str
+
+
+class TurnGenerated(Payload, frozen=True, kw_only=True):
+    NAME = "turn.generated"
+    TOPIC = "trajectories"
+    turn: int
+    segment: int = 0
+    context: bytes
+    """int32 ids appended since the last turn of the segment: template and observations."""
+    generated: bytes
+    """int32 ids that the policy sampled."""
+    logprobs: bytes | None = None
+    """float32, one for each generated id; null where nothing was sampled (scripted)."""
+    versions: list[tuple[int, int]] = []
+    """Pairs of weight version and how many generated tokens it gave."""
+    prefix: str = ""
+    """Digest of all ids of the segment before the first generated one."""
+    text: str = ""
+    finish_reason: str = "stop"
+    sampler: str = ""
+    media: list[Media] = []
+    started_at: int
+    finished_at: int
+
+
+class ToolCalled(Payload, frozen=True, kw_only=True):
+    NAME = "tool.called"
+    TOPIC = "trajectories"
+    turn: int
+    call_id: str
+    tool: str
+    arguments: str
+    attempt: int = 1
+    at: int
+
+
+class ToolReturned(Payload, frozen=True, kw_only=True):
+    NAME = "tool.returned"
+    TOPIC = "trajectories"
+    turn: int
+    call_id: str
+    attempt: int = 1
+    status: str
+    exit_code: int | None = None
+    output: str = ""
+    """What the policy was shown, at most 16 KiB; longer outputs are head and tail here, whole under `output_ref`."""
+    output_bytes: int = 0
+    truncated: bool = False
+    output_ref: ArtifactRef | None = None
+    workspace: str | None = None
+    """Digest of the workspace after the call; null: unchanged."""
+    duration_s: float = 0.0
+    at: int
+
+
+class ContextCompacted(Payload, frozen=True, kw_only=True):
+    NAME = "context.compacted"
+    TOPIC = "trajectories"
+    from_segment: int
+    to_segment: int
+    method: str
+    kept: int = 0
+    dropped_tokens: int = 0
+    files: list[str] = []
+    at: int = 0
+
+
+class EpisodeResumed(Payload, frozen=True, kw_only=True):
+    NAME = "episode.resumed"
+    TOPIC = "trajectories"
+    attempt: int
+    """Counts restarts: unchanged when the episode goes on where it stood, one more when `restart` is set."""
+    restart: bool = False
+    reason: str = ""
+    from_sequence: int = 0
+    host: str = ""
+    at: int
+
+
+class EpisodeFinished(Payload, frozen=True, kw_only=True):
+    NAME = "episode.finished"
+    TOPIC = "trajectories"
+    termination: str
+    failure_kind: str | None = None
+    answer: str | None = None
+    workspace: str | None = None
+    submission: ArtifactRef | None = None
+    """All that a verifier may look at; null where there is nothing to score (cancelled, infra_failure)."""
+    turns: int = 0
+    tool_calls: int = 0
+    context_token_count: int = 0
+    generated_token_count: int = 0
+    at: int
+
+
+class ScoreRecorded(Payload, frozen=True, kw_only=True):
+    NAME = "score.recorded"
+    TOPIC = "scores"
+    score_id: str
+    episode_id: str
+    submission: str
+    verifier: str
+    verifier_digest: str
+    status: str
+    reward: float | None = None
+    components: dict[str, float] = {}
+    evidence: ArtifactRef | None = None
+    seed: int = 0
+    cause: str = "live"
+    """Why this score exists: `live`, or the id of the replay that asked for it."""
+    supersedes: str | None = None
+    started_at: int
+    finished_at: int
+    run_id: str = ""
+    task_id: str = ""
+
+
+class BatchSealed(Payload, frozen=True, kw_only=True):
+    NAME = "batch.sealed"
+    TOPIC = "training"
+    batch_id: str
+    run_id: str
+    step: int
+    version: int
+    """The weight version that this batch is meant to improve."""
+    manifest: ArtifactRef
+    sha256: str
+    """Digest of the Arrow file."""
+    episodes: int
+    sequences: int
+    tokens: int
+    packing: str
+    snapshot: dict[str, int]
+    """`topic-partition` to next offset."""
+    at: int = 0
+
+
+class StepCompleted(Payload, frozen=True, kw_only=True):
+    NAME = "step.completed"
+    TOPIC = "training"
+    run_id: str
+    step: int
+    batch_id: str
+    metrics: dict[str, float] = {}
+    wait_s: float = 0.0
+    duration_s: float = 0.0
+    checkpoint: str | None = None
+    at: int = 0
+
+
+class WeightsPublished(Payload, frozen=True, kw_only=True):
+    NAME = "weights.published"
+    TOPIC = "training"
+    run_id: str
+    version: int
+    digest: str
+    path: str
+    step: int | None = None
+    at: int = 0
+
+
+class DeadLettered(Payload, frozen=True, kw_only=True):
+    NAME = "record.dead_lettered"
+    TOPIC = "dead-letters"
+    topic: str
+    partition: int
+    offset: int
+    reason: str
+    data: bytes
+    headers: dict[str, bytes] = {}
+    at: int = 0
+
+
+PAYLOADS: tuple[type[Payload], ...] = (
+    TaskRegistered, EpisodeRequested, CancelRequested, EpisodeStarted, TurnGenerated, ToolCalled, ToolReturned,
+    ContextCompacted, EpisodeResumed, EpisodeFinished, ScoreRecorded, BatchSealed, StepCompleted, WeightsPublished,
+    DeadLettered,
+)
+
+
+def fields_of(payload: type[Payload]) -> list[tuple[str, Any]]:
+    """Field names and types in wire order: what docs/events.md is generated from."""
+    return [(field.name, field.type) for field in msgspec.structs.fields(payload)]

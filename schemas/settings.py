@@ -1,0 +1,135 @@
+"""Settings: defaults < headrace.toml < environment < flags. An unknown key is an error with a suggestion.
+
+Keys are dotted (`sandbox.memory_mb`); the environment writes them HEADRACE_SANDBOX_MEMORY_MB. Secrets are never
+settings: Kafka credentials come from the environment or a file named there.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+
+import msgspec
+
+from schemas.errors import ConfigError
+
+FILE_NAME = "headrace.toml"
+PREFIX = "HEADRACE_"
+OUTSIDE = frozenset({"HEADRACE_CONFIG", "HEADRACE_REQUIRE_REAL"})
+"""Variables of this prefix that are not settings."""
+
+
+class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Every setting with its default. Names end in their unit."""
+
+    home: str = ".headrace"
+    """Where log, lake, artifacts, weights and the Dagster instance lie."""
+    log: str = "sqlite"
+    """`sqlite` (embedded, in the home) or `kafka://host:port[,host:port]`."""
+    log_partitions: int = 4
+    """Partitions of requests, trajectories and scores when topics are created."""
+    artifacts: str = ""
+    """Artifact store; empty: `artifacts/` in the home."""
+    lake: str = ""
+    """Lake tables; empty: `lake/` in the home."""
+    lake_memory_mb: int = 1024
+    """DuckDB memory limit of one query."""
+    sandbox_backend: str = "bubblewrap"
+    """`bubblewrap`, or `process` (no isolation; must be asked for by name)."""
+    sandbox_memory_mb: int = 512
+    sandbox_pids: int = 256
+    sandbox_file_mb: int = 256
+    """Largest file that a command in the sandbox may write."""
+    sandbox_output_kb: int = 256
+    """Bytes kept of each output stream, head and tail."""
+    tool_deadline_s: float = 30.0
+    producer_concurrency: int = 128
+    """Episodes in flight in one producer."""
+    producer_attempts: int = 3
+    """Attempts at an episode whose infrastructure failed."""
+    policy: str = "tiny"
+    verify_workers: int = 2
+    verify_deadline_s: float = 60.0
+    sink_flush_interval_s: float = 0.5
+    sink_flush_rows: int = 20000
+    batch_max_staleness: int = 1
+    """Largest distance between the version that sampled a token and the version being trained."""
+    batch_group_timeout_s: float = 900.0
+    """Event time after which an incomplete group closes."""
+    learner_processes: int = 1
+
+
+KEYS = {field.name: field for field in msgspec.structs.fields(Settings)}
+_GROUPS = ("log", "artifacts", "lake", "sandbox", "tool", "producer", "verify", "sink", "batch", "learner")
+
+
+class Resolved(msgspec.Struct, frozen=True):
+    """The settings in force and where each came from (`default`, a file path, a variable's name, `flag`)."""
+
+    settings: Settings
+    sources: dict[str, str]
+
+
+def resolve(flags: Mapping[str, object] | None = None, environment: Mapping[str, str] | None = None,
+            file: Path | None = None) -> Resolved:
+    """Merge the four layers. Raises ConfigError naming the key, where it stood, its value and a suggestion."""
+    environment = os.environ if environment is None else environment
+    values: dict[str, object] = {}
+    sources = dict.fromkeys(KEYS, "default")
+    path = file or Path(environment.get("HEADRACE_CONFIG", FILE_NAME))
+    layers = [
+        (str(path), _from_file(path, asked="HEADRACE_CONFIG" in environment or file is not None)),
+        ("environment", _from_environment(environment)),
+        ("flag", {key: value for key, value in (flags or {}).items() if value is not None}),
+    ]
+    for source, layer in layers:
+        for key, value in layer.items():
+            _check_key(key, source)
+            values[key] = _convert(key, value, source)
+            sources[key] = f"{PREFIX}{key.upper()}" if source == "environment" else source
+    return Resolved(Settings(**values), sources)  # type: ignore[arg-type]
+
+
+def _from_file(path: Path, asked: bool) -> dict[str, object]:
+    if not path.exists():
+        if asked:
+            raise ConfigError("no such settings file", where=str(path))
+        return {}
+    try:
+        document = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError) as wrong:
+        raise ConfigError(f"settings file cannot be read: {wrong}", where=str(path)) from None
+    return _flatten(document)
+
+
+def _flatten(document: Mapping[str, object]) -> dict[str, object]:
+    flat: dict[str, object] = {}
+    for key, value in document.items():
+        if isinstance(value, Mapping):
+            flat.update({f"{key}_{inner}": content for inner, content in value.items()})
+        else:
+            flat[key] = value
+    return flat
+
+
+def _from_environment(environment: Mapping[str, str]) -> dict[str, object]:
+    names = (name for name in environment if name.startswith(PREFIX) and name not in OUTSIDE)
+    return {name.removeprefix(PREFIX).lower(): environment[name] for name in names if not name.startswith("HEADRACE_KAFKA_")}
+
+
+def _check_key(key: str, source: str) -> None:
+    if key in KEYS:
+        return
+    close = difflib.get_close_matches(key, KEYS, n=1)
+    hint = f"did you mean `{close[0]}`?" if close else "`headrace config show` lists every key"
+    raise ConfigError("unknown setting", where=source, value=key, hint=hint)
+
+
+def _convert(key: str, value: object, source: str) -> object:
+    try:
+        return msgspec.convert(value, KEYS[key].type, strict=False)
+    except msgspec.ValidationError as wrong:
+        raise ConfigError(f"setting `{key}` has a wrong value ({wrong})", where=source, value=value) from None

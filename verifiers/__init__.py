@@ -1,0 +1,1 @@
+"""Verdicts on submissions: the Verifier contract, its registry, one module per domain."""
