@@ -48,6 +48,8 @@ def _refusal(claim: Claim, event: Event) -> str:
         return "duplicate_sequence"
     if event.sequence > claim.sequence + 1:
         return "gap"
+    if event.type not in CLAIMS and not claim.owner:
+        return "unclaimed"
     if event.type not in CLAIMS and event.source != claim.owner:
-        return "not_owner" if claim.owner else "unclaimed"
+        return "not_owner"
     return ""

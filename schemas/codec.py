@@ -13,7 +13,7 @@ from schemas.events import PAYLOADS, Payload, TurnGenerated
 from schemas.ids import new_id
 
 _ENCODER = msgspec.msgpack.Encoder()
-_DECODERS: dict[tuple[str, int], msgspec.msgpack.Decoder] = {
+_DECODERS: dict[tuple[str, int], msgspec.msgpack.Decoder[Payload]] = {
     (payload.NAME, payload.VERSION): msgspec.msgpack.Decoder(payload) for payload in PAYLOADS}
 _TYPES = {payload: wire_type(payload.NAME, payload.VERSION) for payload in PAYLOADS}
 _UPCASTERS: dict[tuple[str, int], Callable[[bytes], bytes]] = {}
@@ -41,7 +41,7 @@ def decode_payload(event: Event) -> Payload | None:
     try:
         payload = decoder.decode(data)
         _check_buffers(payload)
-    except (msgspec.MsgspecError, SchemaError) as wrong:
+    except (msgspec.MsgspecError, SchemaError, RecursionError) as wrong:
         raise SchemaError(f"payload of {event.type} violates its schema: {wrong}", where=f"event {event.id}") from None
     return payload
 
@@ -55,6 +55,9 @@ def _check_buffers(payload: Payload) -> None:
     if payload.logprobs is not None and len(payload.logprobs) != len(payload.generated):
         raise SchemaError("one float32 is needed for each generated id", where="$.logprobs",
                           value=(len(payload.logprobs) // 4, len(payload.generated) // 4))
+    counts = [count for _, count in payload.versions]
+    if counts and (min(counts) < 0 or sum(counts) != len(payload.generated) // 4):
+        raise SchemaError("versions do not count every generated id once", where="$.versions", value=payload.versions)
 
 
 def finite_or_none(value: float | None) -> float | None:

@@ -7,6 +7,8 @@ documented extension of that name.
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from schemas.errors import SchemaError
@@ -14,6 +16,8 @@ from schemas.errors import SchemaError
 CONTENT_TYPE = "application/msgpack"
 TYPE_PREFIX = "headrace."
 _SEQUENCE_DIGITS = 12
+_LARGEST_SEQUENCE = 2**63 - 1
+_VERSION = re.compile("[1-9][0-9]{0,8}")
 Headers = list[tuple[str, bytes]]
 
 
@@ -69,7 +73,7 @@ def wire_type(name: str, version: int = 1) -> str:
 def split_type(wire: str) -> tuple[str, int]:
     """`headrace.turn.generated.v1` gives (`turn.generated`, 1); a foreign type gives (type, 0)."""
     name, _, version = wire.removeprefix(TYPE_PREFIX).rpartition(".v")
-    if not wire.startswith(TYPE_PREFIX) or not name or not version.isdigit():
+    if not wire.startswith(TYPE_PREFIX) or not name or not _VERSION.fullmatch(version):
         return wire, 0
     return name, int(version)
 
@@ -85,16 +89,32 @@ def to_headers(event: Event) -> Headers:
     ]
 
 
-def from_wire(key: bytes | None, value: bytes | None, headers: Headers | tuple, time_us: int) -> Event:
+def from_wire(key: bytes | None, value: bytes | None, headers: Iterable[tuple[str, bytes]], time_us: int) -> Event:
     """The event of a Kafka message; raises SchemaError naming the header at fault."""
     found = dict(headers)
+    if _header(found, "ce_specversion") != "1.0":
+        raise SchemaError("unknown CloudEvents version", where="header ce_specversion", value=found["ce_specversion"])
+    return Event(id=_header(found, "ce_id"), source=_header(found, "ce_source"), type=_header(found, "ce_type"),
+                 subject=_text(key or b"", "key"), sequence=_sequence(found), time_us=time_us, data=value or b"")
+
+
+def _header(found: dict[str, bytes], name: str) -> str:
+    """CloudEvents wants every attribute to be non-empty; Kafka allows a header without a value."""
+    value = found.get(name)
+    if not value:
+        raise SchemaError("header is empty" if name in found else "header is missing", where=f"header {name}")
+    return _text(value, f"header {name}")
+
+
+def _text(value: bytes, where: str) -> str:
     try:
-        if found["ce_specversion"] != b"1.0":
-            raise SchemaError("unknown CloudEvents version", where="header ce_specversion", value=found["ce_specversion"])
-        return Event(
-            id=found["ce_id"].decode(), source=found["ce_source"].decode(), type=found["ce_type"].decode(),
-            subject=(key or b"").decode(), sequence=int(found["ce_sequence"]), time_us=time_us, data=value or b"")
-    except KeyError as missing:
-        raise SchemaError("header is missing", where=f"header {missing.args[0]}") from None
-    except (UnicodeDecodeError, ValueError) as wrong:
-        raise SchemaError(f"header cannot be read ({wrong})", where="headers") from None
+        return value.decode()
+    except UnicodeDecodeError as wrong:
+        raise SchemaError(f"not UTF-8 ({wrong})", where=where, value=value) from None
+
+
+def _sequence(found: dict[str, bytes]) -> int:
+    text = _header(found, "ce_sequence")
+    if not (text.isascii() and text.isdigit() and len(text) < 20) or int(text) > _LARGEST_SEQUENCE:
+        raise SchemaError("header is not a sequence number", where="header ce_sequence", value=text)
+    return int(text)

@@ -6,16 +6,19 @@ is a new version beside the old one and an upcaster. Golden bytes of every (type
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar, get_type_hints
 
 import msgspec
+
+Int64 = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
+"""What the lake's bigint holds: MessagePack could carry an unsigned value that no table takes."""
 
 
 class ArtifactRef(msgspec.Struct, frozen=True):
     """A value in the artifact store."""
 
     digest: str
-    size_bytes: int
+    size_bytes: Int64
     media_type: str = "application/octet-stream"
 
 
@@ -30,14 +33,14 @@ class Payload(msgspec.Struct, frozen=True, kw_only=True):
 class Sampling(msgspec.Struct, frozen=True, kw_only=True):
     temperature: float = 1.0
     top_p: float = 1.0
-    top_k: int = 0
-    max_tokens: int = 512
-    seed: int = 0
+    top_k: Int64 = 0
+    max_tokens: Int64 = 512
+    seed: Int64 = 0
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
-    max_turns: int = 16
-    token_budget: int = 32768
+    max_turns: Int64 = 16
+    token_budget: Int64 = 32768
     wall_clock_s: float = 600.0
 
 
@@ -60,7 +63,7 @@ class TaskRegistered(Payload, frozen=True, kw_only=True):
     spec: ArtifactRef
     verifier: str = ""
     """The verifier whose score is the reward; empty: the kind's own."""
-    at: int = 0
+    at: Int64 = 0
 
 
 class EpisodeRequested(Payload, frozen=True, kw_only=True):
@@ -69,7 +72,7 @@ class EpisodeRequested(Payload, frozen=True, kw_only=True):
     episode_id: str
     run_id: str
     group_id: str
-    sample_index: int = 0
+    sample_index: Int64 = 0
     task_id: str
     task_digest: str
     kind: str
@@ -77,9 +80,9 @@ class EpisodeRequested(Payload, frozen=True, kw_only=True):
     policy: str
     sampling: Sampling = Sampling()
     limits: Limits = Limits()
-    priority: int = 0
-    requested_at: int
-    version: int | None = None
+    priority: Int64 = 0
+    requested_at: Int64
+    version: Int64 | None = None
     """The weight version to sample from; null: the newest the policy has."""
 
 
@@ -88,7 +91,7 @@ class CancelRequested(Payload, frozen=True, kw_only=True):
     TOPIC = "requests"
     episode_id: str
     reason: str = ""
-    at: int = 0
+    at: Int64 = 0
 
 
 class EpisodeStarted(Payload, frozen=True, kw_only=True):
@@ -99,19 +102,19 @@ class EpisodeStarted(Payload, frozen=True, kw_only=True):
     policy: str
     tokenizer: str | None = None
     sandbox: SandboxInfo
-    attempt: int = 1
+    attempt: Int64 = 1
     host: str = ""
-    at: int
+    at: Int64
     group_id: str = ""
-    sample_index: int = 0
+    sample_index: Int64 = 0
     task_digest: str = ""
     kind: str = ""
     purpose: str = "train"
-    requested_at: int = 0
+    requested_at: Int64 = 0
 
 
 class Media(msgspec.Struct, frozen=True, kw_only=True):
-    position: int
+    position: Int64
     digest: str
     media_type: str
 
@@ -119,15 +122,15 @@ class Media(msgspec.Struct, frozen=True, kw_only=True):
 class TurnGenerated(Payload, frozen=True, kw_only=True):
     NAME = "turn.generated"
     TOPIC = "trajectories"
-    turn: int
-    segment: int = 0
+    turn: Int64
+    segment: Int64 = 0
     context: bytes
     """int32 ids appended since the last turn of the segment: template and observations."""
     generated: bytes
     """int32 ids that the policy sampled."""
     logprobs: bytes | None = None
     """float32, one for each generated id; null where nothing was sampled (scripted)."""
-    versions: list[tuple[int, int]] = []
+    versions: list[tuple[Int64, Int64]] = []
     """Pairs of weight version and how many generated tokens it gave."""
     prefix: str = ""
     """Digest of all ids of the segment before the first generated one."""
@@ -135,62 +138,62 @@ class TurnGenerated(Payload, frozen=True, kw_only=True):
     finish_reason: str = "stop"
     sampler: str = ""
     media: list[Media] = []
-    started_at: int
-    finished_at: int
+    started_at: Int64
+    finished_at: Int64
 
 
 class ToolCalled(Payload, frozen=True, kw_only=True):
     NAME = "tool.called"
     TOPIC = "trajectories"
-    turn: int
+    turn: Int64
     call_id: str
     tool: str
     arguments: str
-    attempt: int = 1
-    at: int
+    attempt: Int64 = 1
+    at: Int64
 
 
 class ToolReturned(Payload, frozen=True, kw_only=True):
     NAME = "tool.returned"
     TOPIC = "trajectories"
-    turn: int
+    turn: Int64
     call_id: str
-    attempt: int = 1
+    attempt: Int64 = 1
     status: str
-    exit_code: int | None = None
+    exit_code: Int64 | None = None
     output: str = ""
     """What the policy was shown, at most 16 KiB; longer outputs are head and tail here, whole under `output_ref`."""
-    output_bytes: int = 0
+    output_bytes: Int64 = 0
     truncated: bool = False
     output_ref: ArtifactRef | None = None
     workspace: str | None = None
     """Digest of the workspace after the call; null: unchanged."""
     duration_s: float = 0.0
-    at: int
+    at: Int64
 
 
 class ContextCompacted(Payload, frozen=True, kw_only=True):
     NAME = "context.compacted"
     TOPIC = "trajectories"
-    from_segment: int
-    to_segment: int
+    from_segment: Int64
+    to_segment: Int64
     method: str
-    kept: int = 0
-    dropped_tokens: int = 0
+    kept: Int64 = 0
+    dropped_tokens: Int64 = 0
     files: list[str] = []
-    at: int = 0
+    at: Int64 = 0
 
 
 class EpisodeResumed(Payload, frozen=True, kw_only=True):
     NAME = "episode.resumed"
     TOPIC = "trajectories"
-    attempt: int
+    attempt: Int64
     """Counts restarts: unchanged when the episode goes on where it stood, one more when `restart` is set."""
     restart: bool = False
     reason: str = ""
-    from_sequence: int = 0
+    from_sequence: Int64 = 0
     host: str = ""
-    at: int
+    at: Int64
 
 
 class EpisodeFinished(Payload, frozen=True, kw_only=True):
@@ -202,11 +205,11 @@ class EpisodeFinished(Payload, frozen=True, kw_only=True):
     workspace: str | None = None
     submission: ArtifactRef | None = None
     """All that a verifier may look at; null where there is nothing to score (cancelled, infra_failure)."""
-    turns: int = 0
-    tool_calls: int = 0
-    context_token_count: int = 0
-    generated_token_count: int = 0
-    at: int
+    turns: Int64 = 0
+    tool_calls: Int64 = 0
+    context_token_count: Int64 = 0
+    generated_token_count: Int64 = 0
+    at: Int64
 
 
 class ScoreRecorded(Payload, frozen=True, kw_only=True):
@@ -221,12 +224,12 @@ class ScoreRecorded(Payload, frozen=True, kw_only=True):
     reward: float | None = None
     components: dict[str, float] = {}
     evidence: ArtifactRef | None = None
-    seed: int = 0
+    seed: Int64 = 0
     cause: str = "live"
     """Why this score exists: `live`, or the id of the replay that asked for it."""
     supersedes: str | None = None
-    started_at: int
-    finished_at: int
+    started_at: Int64
+    finished_at: Int64
     run_id: str = ""
     task_id: str = ""
 
@@ -236,55 +239,55 @@ class BatchSealed(Payload, frozen=True, kw_only=True):
     TOPIC = "training"
     batch_id: str
     run_id: str
-    step: int
-    version: int
+    step: Int64
+    version: Int64
     """The weight version that this batch is meant to improve."""
     manifest: ArtifactRef
     sha256: str
     """Digest of the Arrow file."""
-    episodes: int
-    sequences: int
-    tokens: int
+    episodes: Int64
+    sequences: Int64
+    tokens: Int64
     packing: str
-    snapshot: dict[str, int]
+    snapshot: dict[str, Int64]
     """`topic-partition` to next offset."""
-    at: int = 0
+    at: Int64 = 0
 
 
 class StepCompleted(Payload, frozen=True, kw_only=True):
     NAME = "step.completed"
     TOPIC = "training"
     run_id: str
-    step: int
+    step: Int64
     batch_id: str
     metrics: dict[str, float] = {}
     wait_s: float = 0.0
     duration_s: float = 0.0
     checkpoint: str | None = None
-    at: int = 0
+    at: Int64 = 0
 
 
 class WeightsPublished(Payload, frozen=True, kw_only=True):
     NAME = "weights.published"
     TOPIC = "training"
     run_id: str
-    version: int
+    version: Int64
     digest: str
     path: str
-    step: int | None = None
-    at: int = 0
+    step: Int64 | None = None
+    at: Int64 = 0
 
 
 class DeadLettered(Payload, frozen=True, kw_only=True):
     NAME = "record.dead_lettered"
     TOPIC = "dead-letters"
     topic: str
-    partition: int
-    offset: int
+    partition: Int64
+    offset: Int64
     reason: str
     data: bytes
     headers: dict[str, bytes] = {}
-    at: int = 0
+    at: Int64 = 0
 
 
 PAYLOADS: tuple[type[Payload], ...] = (
@@ -296,4 +299,5 @@ PAYLOADS: tuple[type[Payload], ...] = (
 
 def fields_of(payload: type[Payload]) -> list[tuple[str, Any]]:
     """Field names and types in wire order: what docs/events.md is generated from."""
-    return [(field.name, field.type) for field in msgspec.structs.fields(payload)]
+    types = get_type_hints(payload)
+    return [(field.name, types[field.name]) for field in msgspec.structs.fields(payload)]

@@ -13,7 +13,14 @@ from schemas.admission import Claim, admit
 from schemas.codec import decode_payload
 from schemas.envelope import Event
 from schemas.events import (
-    EpisodeFinished, EpisodeResumed, EpisodeStarted, Payload, ToolCalled, ToolReturned, TurnGenerated)
+    EpisodeFinished,
+    EpisodeResumed,
+    EpisodeStarted,
+    Payload,
+    ToolCalled,
+    ToolReturned,
+    TurnGenerated,
+)
 
 
 class EpisodeHead(msgspec.Struct):

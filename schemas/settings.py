@@ -116,8 +116,8 @@ def _flatten(document: Mapping[str, object]) -> dict[str, object]:
 
 
 def _from_environment(environment: Mapping[str, str]) -> dict[str, object]:
-    names = (name for name in environment if name.startswith(PREFIX) and name not in OUTSIDE)
-    return {name.removeprefix(PREFIX).lower(): environment[name] for name in names if not name.startswith("HEADRACE_KAFKA_")}
+    return {name.removeprefix(PREFIX).lower(): value for name, value in environment.items()
+            if name.startswith(PREFIX) and name not in OUTSIDE and not name.startswith("HEADRACE_KAFKA_")}
 
 
 def _check_key(key: str, source: str) -> None:

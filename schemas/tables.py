@@ -10,11 +10,12 @@ import pyarrow as pa
 
 TIME = pa.timestamp("us", tz="UTC")
 _TEXT, _COUNT, _REAL, _FLAG, _SMALL = pa.string(), pa.int64(), pa.float64(), pa.bool_(), pa.int64()
-POSITION = [("topic", _TEXT), ("partition", pa.int32()), ("offset", _COUNT)]
-FACT = [("event_id", _TEXT), *POSITION]
+_Columns = list[tuple[str, pa.DataType]]
+POSITION: _Columns = [("topic", _TEXT), ("partition", pa.int32()), ("offset", _COUNT)]
+FACT: _Columns = [("event_id", _TEXT), *POSITION]
 
 
-def _schema(columns: list, tail: list = POSITION) -> pa.Schema:
+def _schema(columns: _Columns, tail: _Columns = POSITION) -> pa.Schema:
     return pa.schema([*columns, *tail])
 
 
@@ -54,7 +55,8 @@ TABLES: dict[str, pa.Schema] = {
         ("batch_id", _TEXT), ("episode_id", _TEXT), ("segment", _COUNT), ("sequence", _COUNT), ("position", _COUNT),
         ("tokens", _COUNT), ("trained_tokens", _COUNT), ("reward", _REAL), ("advantage", _REAL)], FACT),
     "batch_dispositions": _schema([
-        ("run_id", _TEXT), ("episode_id", _TEXT), ("disposition", _TEXT), ("reason", _TEXT), ("batch_id", _TEXT)], FACT),
+        ("run_id", _TEXT), ("episode_id", _TEXT), ("disposition", _TEXT), ("reason", _TEXT),
+        ("batch_id", _TEXT)], FACT),
     "steps": _schema([
         ("run_id", _TEXT), ("step", _COUNT), ("batch_id", _TEXT), ("loss", _REAL), ("grad_norm", _REAL), ("kl", _REAL),
         ("entropy", _REAL), ("clip_fraction", _REAL), ("tokens", _COUNT), ("wait_s", _REAL), ("duration_s", _REAL),

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import hashlib
 import math
+import sys
 from array import array
 from collections.abc import Iterable, Sequence
-import sys
+from typing import Any
 
 from schemas.errors import SchemaError
 from schemas.ids import DIGEST_PREFIX
@@ -22,7 +23,7 @@ def _buffer(kind: str, values: Iterable[float]) -> bytes:
     return buffer.tobytes()
 
 
-def _values(kind: str, data: bytes) -> list:
+def _values(kind: str, data: bytes) -> list[Any]:
     if len(data) % 4:
         raise SchemaError("buffer is not a whole number of 4-byte values", value=len(data))
     buffer = array(kind)

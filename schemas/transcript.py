@@ -11,7 +11,15 @@ from schemas.codec import decode_payload
 from schemas.envelope import Event
 from schemas.errors import SchemaError
 from schemas.events import (
-    ContextCompacted, EpisodeFinished, EpisodeResumed, EpisodeStarted, Payload, ToolCalled, ToolReturned, TurnGenerated)
+    ContextCompacted,
+    EpisodeFinished,
+    EpisodeResumed,
+    EpisodeStarted,
+    Payload,
+    ToolCalled,
+    ToolReturned,
+    TurnGenerated,
+)
 from schemas.tokens import PrefixDigest, unpack_ids, unpack_logprobs
 
 
@@ -76,7 +84,7 @@ class Transcript(msgspec.Struct):
             case TurnGenerated():
                 self.turns.append(Turn(payload))
             case ToolCalled():
-                self.turns[-1].calls.append(Call(payload))
+                self._last_turn(payload).calls.append(Call(payload))
             case ToolReturned():
                 self._close(payload)
             case ContextCompacted():
@@ -84,8 +92,13 @@ class Transcript(msgspec.Struct):
             case EpisodeFinished():
                 self.finished = payload
 
+    def _last_turn(self, call: ToolCalled | ToolReturned) -> Turn:
+        if not self.turns:
+            raise SchemaError("tool call before any turn", where=f"episode {self.episode_id}", value=call.call_id)
+        return self.turns[-1]
+
     def _close(self, returned: ToolReturned) -> None:
-        for call in reversed(self.turns[-1].calls):
+        for call in reversed(self._last_turn(returned).calls):
             if call.called.call_id == returned.call_id and call.called.attempt == returned.attempt:
                 call.returned = returned
                 break
@@ -109,11 +122,14 @@ def _sequence(episode_id: str, segment: int, turns: list[TurnGenerated]) -> Sequ
                               where=f"episode {episode_id}, turn {turn.turn}", value=turn.prefix)
         prefix.add(turn.generated)
         context, generated = unpack_ids(turn.context), unpack_ids(turn.generated)
-        logprobs = unpack_logprobs(turn.logprobs) if turn.logprobs is not None else [None] * len(generated)
+        logprobs: list[float | None] = [None] * len(generated)
+        if turn.logprobs is not None:
+            logprobs = [*unpack_logprobs(turn.logprobs)]
         versions = [version for version, count in turn.versions for _ in range(count)] or [-1] * len(generated)
         result.ids.extend(context + generated)
         result.generated.extend([False] * len(context) + [True] * len(generated))
-        result.logprobs.extend([None] * len(context) + logprobs)
+        result.logprobs.extend([None] * len(context))
+        result.logprobs.extend(logprobs)
         result.versions.extend([-1] * len(context) + versions)
     return result
 
