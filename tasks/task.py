@@ -35,6 +35,8 @@ class Task(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     """What only the verifier may see (tests, wanted values). Never enters an episode's sandbox or context."""
     reference: list[str] = []
     """Turns of a solution that must score 1 (policy `scripted:reference`). Hidden too."""
+    variants: dict[str, list[str]] = {}
+    """More scripts by name (`wrong`, `partial`, ...) whose rewards are known to differ. Hidden too."""
     difficulty: float | None = None
     expected_duration_s: float | None = None
 
