@@ -1,0 +1,121 @@
+"""`headrace episodes`: list episodes, show one as turns, calls and scores."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING
+
+from headrace.options import add_reading, settings_of
+
+if TYPE_CHECKING:
+    from headrace.rooms import Rooms
+    from schemas.transcript import Call, Transcript, Turn
+
+EXAMPLES = """examples:
+  headrace episodes ls --kind coding --limit 5
+  headrace episodes ls --failed
+  headrace episodes show 0190b2c4        a prefix of the id is enough
+"""
+_LIST = """
+select e.episode_id, e.kind, e.purpose, e.task_id, e.policy, e.termination, e.turns, e.tool_calls,
+       s.status, s.reward, e.finished_at
+from episodes e left join current_scores s using (episode_id)
+where ($kind = '' or e.kind = $kind) and ($run = '' or e.run_id = $run)
+  and (not $failed or s.reward is null or s.reward < 1)
+order by e.finished_at desc, e.episode_id
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
+    ls = actions.add_parser("ls", help="newest first")
+    ls.add_argument("--kind", default="", help="only of this task kind")
+    ls.add_argument("--run", dest="run_id", default="", help="only of this run")
+    ls.add_argument("--failed", action="store_true", help="only where the reward is below 1 or missing")
+    add_reading(ls)
+    show = actions.add_parser("show", help="one trajectory as turns, calls, scores")
+    show.add_argument("id", help="the episode's id or a prefix of it")
+    add_reading(show)
+
+
+def run(options: argparse.Namespace) -> int:
+    from headrace.rooms import Rooms
+
+    with Rooms(settings_of(options)) as rooms:
+        rooms.require()
+        return _ls(rooms, options) if options.action == "ls" else _show(rooms, options)
+
+
+def _ls(rooms: Rooms, options: argparse.Namespace) -> int:
+    from headrace.output import print_table
+
+    parameters = {"kind": options.kind, "run": options.run_id, "failed": options.failed}
+    limit = 50 if options.limit is None else options.limit
+    print_table(rooms.lake.sql(_LIST, parameters=parameters), options.output, limit)
+    return 0
+
+
+def _show(rooms: Rooms, options: argparse.Namespace) -> int:
+    import msgspec
+
+    from headrace.lookup import full_id
+    from headrace.output import plain, print_table
+    from lake.history import history
+    from schemas.transcript import transcript_of
+
+    episode_id = full_id(rooms.lake, "requests", "episode_id", options.id, "episode", "headrace episodes ls")
+    transcript = transcript_of(episode_id, history(rooms.lake, [episode_id]).get(episode_id, []))
+    scores = rooms.lake.sql("select verifier, status, reward, components, cause, scored_at, score_id from scores "
+                            "where episode_id = $id order by scored_at", parameters={"id": episode_id})
+    if options.output in ("json", "jsonl"):
+        document = {"episode": msgspec.to_builtins(transcript), "scores": [plain(row) for row in scores.to_pylist()]}
+        print(msgspec.json.encode(document).decode())
+        return 0
+    _print_transcript(transcript)
+    print("\nscores")
+    print_table(scores, "table")
+    return 0
+
+
+def _print_transcript(transcript: Transcript) -> None:
+    started, finished = transcript.started, transcript.finished
+    print(f"episode {transcript.episode_id}")
+    if started:
+        print(f"task {started.task_id} · {started.kind} · {started.purpose} · policy {started.policy} · "
+              f"sandbox {started.sandbox.backend} · attempt {transcript.attempt}")
+    for resumed in transcript.resumes:
+        print(f"resumed from event {resumed.from_sequence}: {resumed.reason}{' (restart)' if resumed.restart else ''}")
+    for turn in transcript.turns:
+        _print_turn(turn)
+    if finished:
+        print(f"\nfinished: {finished.termination} {finished.failure_kind or ''}".rstrip())
+        print(f"answer: {finished.answer!r}\nworkspace {finished.workspace}")
+    else:
+        print("\nnot finished yet")
+
+
+def _print_turn(turn: Turn) -> None:
+    from headrace.output import safe
+
+    generated = turn.generated
+    versions = ",".join(str(version) for version, _ in generated.versions) or "scripted"
+    print(f"\nturn {generated.turn}  {len(generated.generated) // 4} tokens · weights {versions} · "
+          f"{generated.finish_reason} · {(generated.finished_at - generated.started_at) / 1e3:.1f} ms")
+    print(_indent(safe(generated.text)))
+    for call in turn.calls:
+        _print_call(call)
+
+
+def _print_call(call: Call) -> None:
+    from headrace.output import safe
+
+    returned = call.returned
+    outcome = "no return yet" if returned is None else f"{returned.status} · exit {returned.exit_code} · " \
+                                                      f"{returned.duration_s * 1e3:.1f} ms"
+    print(f"  > {safe(call.called.tool)} {safe(call.called.arguments)[:200]}   [{outcome}]")
+    if returned is not None and returned.output:
+        print(_indent(safe(returned.output), "    "))
+
+
+def _indent(text: str, by: str = "  ") -> str:
+    return "\n".join(by + line for line in text.splitlines())

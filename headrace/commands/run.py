@@ -1,0 +1,77 @@
+"""`headrace run`: request, produce, verify and sink in one process until all is scored and in the lake."""
+
+from __future__ import annotations
+
+import argparse
+import threading
+from typing import TYPE_CHECKING
+
+from headrace.commands.request import add_requesting
+from headrace.options import add_reading, add_sandbox, settings_of
+
+if TYPE_CHECKING:
+    from headrace.rooms import Rooms
+
+EXAMPLES = """examples:
+  headrace run --tasks coding --policy scripted:reference
+  headrace run --tasks humaneval --policy scripted:empty
+  headrace run --tasks tools-heldout --policy tiny --temperature 0.5
+"""
+_RESULTS = """
+select e.kind, e.policy, count(*) as episodes, count(*) filter (s.status = 'ok') as scored,
+       count(*) filter (s.reward = 1) as solved, avg(s.reward) as reward,
+       string_agg(distinct e.termination, ', ') as termination
+from episodes e left join current_scores s using (episode_id)
+where e.run_id = $run group by all order by all
+"""
+_OPEN = """
+select count(*) filter (e.episode_id is null) as unfinished,
+       count(*) filter (e.submission is not null and s.score_id is null) as unscored
+from requests r left join episodes e using (episode_id) left join current_scores s using (episode_id)
+where r.run_id = $run
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add_requesting(parser)
+    add_reading(parser)
+    add_sandbox(parser)
+
+
+def run(options: argparse.Namespace) -> int:
+    import sys
+
+    from headrace.output import print_table
+    from headrace.requesting import request_set
+    from headrace.rooms import Rooms
+    from headrace.service import stopping_on_signals
+
+    with Rooms(settings_of(options)) as rooms, stopping_on_signals() as stop:
+        rooms.make_home().backend  # noqa: B018 - a sandbox that cannot run is found before anything is requested
+        requests = request_set(rooms, options)
+        run_id = requests[0].run_id
+        print(f"run {run_id}: {len(requests)} episodes", file=sys.stderr)
+        _work(rooms, stop, len(requests))
+        left = rooms.lake.sql(_OPEN, parameters={"run": run_id}).to_pylist()[0]
+        print_table(rooms.lake.sql(_RESULTS, parameters={"run": run_id}), options.output, options.limit)
+    if stop.is_set():
+        print("interrupted; `headrace produce`, `verify` and `sink` go on where it stopped", file=sys.stderr)
+        return 130
+    if any(left.values()):
+        print(f"{left['unfinished']} episodes unfinished, {left['unscored']} unscored", file=sys.stderr)
+        return 1
+    return 0
+
+
+def _work(rooms: Rooms, stop: threading.Event, total: int) -> None:
+    """Each stage drains what the one before it made, so the last commit holds everything."""
+    from consumers.sink import Sink
+    from consumers.verify import VerifyConsumer
+    from headrace.progress import counting
+    from producers.producer import Producer
+
+    with counting("episodes", total) as advance:
+        producer = Producer(rooms.log, rooms.artifacts, rooms.backend, rooms.settings, on_finished=lambda _: advance(1))
+        producer.run(stop, until_idle=True)
+    VerifyConsumer(rooms.log, rooms.artifacts, rooms.backend, rooms.settings).run(stop, until_idle=True)
+    Sink(rooms.log, rooms.lake, rooms.artifacts, rooms.settings).run(stop, until_idle=True)

@@ -1,0 +1,29 @@
+"""`headrace verify`: the verify consumer as a service."""
+
+from __future__ import annotations
+
+import argparse
+
+from headrace.options import add_home, add_sandbox, settings_of
+
+EXAMPLES = """examples:
+  headrace verify                    until Ctrl-C
+  headrace verify --until-idle       score what is finished now, then stop
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--until-idle", action="store_true", help="stop when every finished episode is scored")
+    add_home(parser)
+    add_sandbox(parser)
+
+
+def run(options: argparse.Namespace) -> int:
+    from consumers.verify import VerifyConsumer
+    from headrace.rooms import Rooms
+    from headrace.service import serve
+
+    with Rooms(settings_of(options)) as rooms:
+        rooms.make_home()
+        serve(VerifyConsumer(rooms.log, rooms.artifacts, rooms.backend, rooms.settings), options.until_idle)
+    return 0

@@ -1,0 +1,85 @@
+"""Tables to the terminal or to a pipe. What an agent wrote is untrusted: control characters never reach a terminal."""
+
+from __future__ import annotations
+
+import base64
+import csv
+import datetime
+import json
+import math
+import shutil
+import sys
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any, TextIO
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_WIDEST_CELL = 60
+
+
+def print_table(table: pa.Table, style: str = "table", limit: int | None = None, file: TextIO | None = None) -> None:
+    """Print an Arrow table as `table`, `json`, `jsonl` or `csv`."""
+    file = file or sys.stdout
+    if limit is not None:
+        table = table.slice(0, limit)
+    names = list(table.column_names)
+    rows = ([plain(row[name]) for name in names] for row in table.to_pylist())
+    if style == "json":
+        print(json.dumps([dict(zip(names, row, strict=True)) for row in rows], indent=2, ensure_ascii=False), file=file)
+    elif style == "jsonl":
+        for row in rows:
+            print(json.dumps(dict(zip(names, row, strict=True)), ensure_ascii=False), file=file)
+    elif style == "csv":
+        writer = csv.writer(file)
+        writer.writerow(names)
+        writer.writerows([_cell(value) if isinstance(value, dict | list) else value for value in row] for row in rows)
+    else:
+        _print_columns(names, list(rows), file)
+
+
+def plain(value: Any) -> Any:
+    """A JSON value: times as ISO 8601 UTC, bytes as base64, maps as objects, NaN as null."""
+    if isinstance(value, datetime.datetime):
+        return value.astimezone(datetime.UTC).isoformat().replace("+00:00", "Z")
+    if isinstance(value, bytes):
+        return base64.b64encode(value).decode()
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, dict):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, list):
+        if value and all(isinstance(item, tuple) and len(item) == 2 for item in value):
+            return {str(key): plain(item) for key, item in value}
+        return [plain(item) for item in value]
+    if value is None or isinstance(value, bool | int | str):
+        return value
+    return str(value)
+
+
+def safe(text: str) -> str:
+    """Text without control, escape and direction-changing characters."""
+    return "".join(c if c.isprintable() or c == "\n" else "\N{REPLACEMENT CHARACTER}" for c in text)
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, float):
+        return f"{value:.6g}"
+    if isinstance(value, dict | list):
+        return json.dumps(value, ensure_ascii=False)
+    return str(value)
+
+
+def _print_columns(names: Sequence[str], rows: Iterable[Sequence[Any]], file: TextIO) -> None:
+    wide = not file.isatty() if hasattr(file, "isatty") else True
+    cells = [[_shorten(safe(_cell(value)).replace("\n", " "), wide) for value in row] for row in rows]
+    widths = [max([len(name), *(len(row[i]) for row in cells)]) for i, name in enumerate(names)]
+    for line in [list(names), ["-" * width for width in widths], *cells]:
+        print("  ".join(text.ljust(width) for text, width in zip(line, widths, strict=True)).rstrip(), file=file)
+
+
+def _shorten(text: str, wide: bool) -> str:
+    longest = 10_000 if wide else min(_WIDEST_CELL, shutil.get_terminal_size().columns)
+    return text if len(text) <= longest else text[: longest - 1] + "…"
