@@ -1,0 +1,1 @@
+"""`headrace demo`: the whole loop on the embedded defaults, from tasks to better weights."""

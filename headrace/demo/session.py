@@ -1,0 +1,35 @@
+"""One sitting of a demo: services up, loop, services down, report. Ctrl-C stops cleanly; the same command goes on."""
+
+from __future__ import annotations
+
+from headrace.demo.plan import Plan, finish
+from headrace.demo.report import print_report
+from headrace.demo.screen import Screen
+from headrace.rooms import Rooms
+
+
+def run_demo(rooms: Rooms, plan: Plan) -> int:
+    if not plan.finished:
+        screen = Screen(plan.steps)
+        screen.line(f"run {plan.run_id}, {plan.steps} steps, seed {plan.seed}, everything in {rooms.home.resolve()}")
+        try:
+            run_loop(rooms, plan, screen)
+        except KeyboardInterrupt:
+            screen.line("stopped cleanly; the same command goes on from here")
+            return 130
+        finish(rooms.home, plan)
+    return print_report(rooms, plan)
+
+
+def run_loop(rooms: Rooms, plan: Plan, screen: Screen) -> None:
+    from headrace.demo.base import make_base
+    from headrace.demo.loop import Loop
+    from headrace.demo.watch import Watch
+    from headrace.supervisor import Supervisor
+    from producers.policies import TINY_BASE
+
+    base = make_base(rooms, plan, screen) if plan.from_scratch else TINY_BASE
+    with Supervisor() as supervisor, Watch(rooms.log, plan.run_id) as watch:
+        loop = Loop(rooms, plan, watch, supervisor, screen)
+        loop.start_services(plan.run_id, base)
+        loop.run()
