@@ -6,22 +6,20 @@ requests -> producer -> verify -> sink (child processes) -> Dagster seals a batc
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection
-from pathlib import Path
 
 from headrace.demo.families import request_families
 from headrace.demo.plan import Plan
 from headrace.demo.screen import Screen
+from headrace.demo.waiting import Waiting
 from headrace.demo.watch import Watch
 from headrace.rooms import Rooms
-from headrace.supervisor import Child, Supervisor
+from headrace.supervisor import Supervisor
 from producers.request import register_tasks, request_episodes
 from schemas.errors import TrainingError
 from schemas.events import EpisodeRequested, Limits, Sampling
 from tasks.tools import heldout_tasks, training_tasks
 from training.spec import BatchSpec
 
-_TICK_S = 0.25
 _LIMITS = Limits(max_turns=6, token_budget=400, wall_clock_s=120.0)
 _MAX_TOKENS = 20
 _POLICY = "tiny"
@@ -31,31 +29,24 @@ class Loop:
     """One run from its first request to its last evaluation."""
 
     def __init__(self, rooms: Rooms, plan: Plan, watch: Watch, supervisor: Supervisor, screen: Screen) -> None:
-        self.rooms, self.plan, self.watch, self.supervisor, self.screen = rooms, plan, watch, supervisor, screen
+        self.rooms, self.plan, self.watch, self.screen = rooms, plan, watch, screen
+        self.waiting = Waiting(rooms, watch, supervisor, screen)
         self.evaluations: dict[int, list[str]] = {}
 
-    def start_services(self, run_id: str, base: Path) -> None:
-        settings = self.rooms.settings
-        for name, arguments in {
-            "sink": ["sink"], "verify": ["verify"], "produce": ["produce"],
-            "learn": ["learn", "--run", run_id, "--base", str(base)],
-        }.items():
-            self.supervisor.start(Child(name, arguments, settings))
-
     def run(self) -> None:
-        self.wait("reading the log", self.caught_up)
+        self.waiting.until("reading the log", self.waiting.watch_caught_up)
         families = request_families(self.rooms, self.plan)
         self.screen.stage("first episodes: scripted policies on coding, documents and scene tasks")
-        self.wait_settled("scripted episodes", families.ids)
+        self.waiting.until_settled("scripted episodes", families.ids)
         families.report(self.watch, self.screen)
-        self.wait("loading the learner and the base policy", lambda: 0 in self.watch.weights)
+        self.waiting.until("loading the learner and the base policy", lambda: 0 in self.watch.weights)
         for step in range(self.plan.steps):
             self.step(step)
         self.evaluate(self.plan.steps)
         for version, ids in self.evaluations.items():
-            self.wait_settled(f"held-out tasks, version {version}", ids)
+            self.waiting.until_settled(f"held-out tasks, version {version}", ids)
             self.screen.held_out(version, self.watch.reward_mean(ids))
-        self.wait("the lake", self.lake_caught_up)
+        self.waiting.until("the lake", self.waiting.lake_caught_up)
 
     def step(self, step: int) -> None:
         """Rollouts at version `step`, one sealed batch, version `step + 1`."""
@@ -65,11 +56,11 @@ class Loop:
             return
         started = time.monotonic()
         ids = self.request_training(step)
-        self.wait_settled(f"step {step + 1}: episodes", ids)
+        self.waiting.until_settled(f"step {step + 1}: episodes", ids)
         if step not in self.watch.sealed:
-            self.wait(f"step {step + 1}: the lake", self.lake_caught_up)
+            self.waiting.until(f"step {step + 1}: the lake", self.waiting.lake_caught_up)
             self.seal(step)
-        self.wait(f"step {step + 1}: learner", lambda: step + 1 in self.watch.weights)
+        self.waiting.until(f"step {step + 1}: learner", lambda: step + 1 in self.watch.weights)
         completed = self.watch.steps.get(step)
         self.screen.step(step + 1, self.plan.steps, self.watch.reward_mean(ids), completed, time.monotonic() - started)
 
@@ -100,30 +91,6 @@ class Loop:
     def spec(self) -> BatchSpec:
         return BatchSpec(algorithm="grpo", groups=self.plan.groups, group_size=self.plan.group_size,
                          total_steps=self.plan.steps, seed=self.plan.seed, shuffle_rewards=self.plan.shuffle_rewards)
-
-    def wait_settled(self, what: str, ids: Collection[str]) -> None:
-        self.wait(what, lambda: self.watch.settled(ids) == len(ids), lambda: (self.watch.settled(ids), len(ids)))
-
-    def wait(self, what: str, done: Callable[[], bool], count: Callable[[], tuple[int, int]] | None = None) -> None:
-        """Wait on the log's tail until `done`, minding the children meanwhile."""
-        while not done():
-            with self.watch.changed:
-                self.watch.changed.wait(_TICK_S)
-            if self.watch.failure:
-                raise self.watch.failure
-            for name in self.supervisor.watch():
-                self.screen.note(f"{name} died and was started again")
-            self.screen.waiting(what, count() if count else None)
-
-    def caught_up(self) -> bool:
-        ends = self.rooms.log.ends(("requests", "trajectories", "scores", "training"))
-        return all(self.watch.positions.get(partition, 0) >= end for partition, end in ends.items())
-
-    def lake_caught_up(self) -> bool:
-        """The lake holds all that the watch has seen."""
-        wanted = dict(self.watch.positions)
-        reached = self.rooms.lake.positions()
-        return all(reached.get(partition, 0) >= end for partition, end in wanted.items())
 
 
 def _ids(requests: list[EpisodeRequested]) -> list[str]:

@@ -24,12 +24,12 @@ def run_demo(rooms: Rooms, plan: Plan) -> int:
 def run_loop(rooms: Rooms, plan: Plan, screen: Screen) -> None:
     from headrace.demo.base import make_base
     from headrace.demo.loop import Loop
+    from headrace.demo.waiting import start_services
     from headrace.demo.watch import Watch
     from headrace.supervisor import Supervisor
     from producers.policies import TINY_BASE
 
     base = make_base(rooms, plan, screen) if plan.from_scratch else TINY_BASE
     with Supervisor() as supervisor, Watch(rooms.log, plan.run_id) as watch:
-        loop = Loop(rooms, plan, watch, supervisor, screen)
-        loop.start_services(plan.run_id, base)
-        loop.run()
+        start_services(rooms, supervisor, plan.run_id, base)
+        Loop(rooms, plan, watch, supervisor, screen).run()

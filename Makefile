@@ -1,0 +1,53 @@
+# Every target sets up what it needs; nothing is installed or downloaded twice.
+SHELL := /bin/bash
+PYTHON ?= $(shell for p in python3.11 python3; do $$p -c 'import sys; sys.exit(sys.version_info[:2] < (3, 11))' 2>/dev/null && echo $$p && break; done)
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+export OMP_NUM_THREADS ?= 1
+
+.PHONY: help setup system demo test lint kafka ui learning docs clean
+
+help:            ## these lines
+	@grep -E '^[a-z]+: .*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):[^#]*## ?/  make \1\t/' | expand -t 18
+
+setup: system $(STAMP)    ## virtual environment in .venv, with `.venv/bin/headrace`
+
+system:
+	@deploy/system.sh
+
+$(STAMP): requirements/lock.txt requirements/bootstrap.txt pyproject.toml
+	@test -n "$(PYTHON)" || { echo "Python 3.11 or newer is needed: apt-get install python3 python3-venv"; exit 2; }
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@test -x $(BIN)/uv || $(BIN)/python -m pip install --quiet --require-hashes -r requirements/bootstrap.txt
+	$(BIN)/uv pip install --quiet --python $(BIN)/python --compile-bytecode --require-hashes -r requirements/lock.txt
+	$(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation -e .
+	@touch $(STAMP)
+
+demo: setup      ## the whole loop on this machine: tasks, rollouts, verdicts, lake, batches, better weights
+	@$(BIN)/headrace demo $(ARGS)
+
+test: setup lint ## all tests; ARGS="-k name" selects
+	$(BIN)/python -m pytest $(ARGS)
+
+lint: setup      ## ruff, mypy, import contracts, generated docs
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/python docs/generate.py --check
+
+kafka: setup     ## a real Apache Kafka on loopback, from Maven jars; Ctrl-C ends it
+	@deploy/system.sh kafka
+	@$(BIN)/python deploy/kafka/broker.py $(ARGS)
+
+ui: setup        ## Dagster's pages over the home's instance
+	@$(BIN)/python -m pipelines.ui $(ARGS)
+
+learning: setup  ## slow proof: three seeds climb, shuffled rewards do not
+	$(BIN)/python benchmarks/learning.py $(ARGS)
+
+docs: setup      ## write docs/events.md, docs/tables.md and docs/commands.md from the code
+	$(BIN)/python docs/generate.py
+
+clean:           ## the virtual environment, caches and the demo's home
+	rm -rf $(VENV) .headrace .kafka .pytest_cache .mypy_cache .ruff_cache .hypothesis *.egg-info
