@@ -12,6 +12,7 @@ import importlib
 import os
 import sys
 from collections.abc import Sequence
+from typing import Any
 
 from headrace import lifeline
 from schemas.errors import HeadraceError, UserError
@@ -43,7 +44,10 @@ _EPILOG = """examples:
 
 
 class _Parser(argparse.ArgumentParser):
-    """An error is one paragraph with a suggestion, not a usage dump."""
+    """An error is one paragraph with a suggestion, not a usage dump; flags are written out in full."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**{**options, "allow_abbrev": False})
 
     def error(self, message: str) -> None:  # type: ignore[override]
         raise UserError(message, where=self.prog, hint=f"see `{self.prog} --help`")

@@ -1,0 +1,48 @@
+"""Printing tables: every style, and nothing that an agent wrote reaches the terminal as control."""
+
+from __future__ import annotations
+
+import csv
+import datetime
+import io
+import json
+
+import pyarrow as pa
+import pytest
+
+from headrace.output import print_table, safe
+
+TABLE = pa.table({
+    "id": ["a", "b"],
+    "reward": pa.array([0.5, None], pa.float64()),
+    "components": pa.array([[("x", 1.0)], None], pa.map_(pa.string(), pa.float64())),
+    "at": pa.array([datetime.datetime(2026, 1, 2, 3, 4, 5, 6, tzinfo=datetime.UTC), None], pa.timestamp("us", "UTC")),
+})
+
+
+def printed(style: str, limit: int | None = None) -> str:
+    file = io.StringIO()
+    print_table(TABLE, style, limit, file)
+    return file.getvalue()
+
+
+def test_json_and_jsonl_agree_and_null_is_not_zero() -> None:
+    rows = json.loads(printed("json"))
+    assert rows == [json.loads(line) for line in printed("jsonl").splitlines()]
+    assert rows[0] == {"id": "a", "reward": 0.5, "components": {"x": 1.0}, "at": "2026-01-02T03:04:05.000006Z"}
+    assert rows[1]["reward"] is None
+
+
+def test_csv_has_a_header_and_every_row() -> None:
+    rows = list(csv.reader(io.StringIO(printed("csv"))))
+    assert rows[0] == TABLE.column_names
+    assert [row[0] for row in rows[1:]] == ["a", "b"]
+
+
+def test_limit_cuts_rows() -> None:
+    assert len(printed("table", limit=1).splitlines()) == 3
+
+
+@pytest.mark.parametrize("text", ["\x1b[2J", "\x9b31m", "a\rb", "\u202eabc", "\x07", "\x00"])
+def test_control_and_direction_characters_are_replaced(text: str) -> None:
+    assert safe(text).isprintable()
