@@ -1,0 +1,41 @@
+"""What every backend refuses to append. Checked before anything is queued, so a bad event harms no other."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from schemas.envelope import Event
+from schemas.errors import LogError, SchemaError
+from schemas.topics import TOPICS
+
+MAX_EVENT_BYTES = 32 << 20
+_LARGEST_SEQUENCE = 10**12 - 1
+
+
+def check_topic(topic: str) -> None:
+    if topic not in TOPICS:
+        raise LogError("no such topic", value=topic, hint=f"topics are {', '.join(TOPICS)}")
+
+
+def check_events(topic: str, events: Sequence[Event]) -> int:
+    """The size of all events in bytes. Raises SchemaError or LogError naming the event and the field at fault."""
+    check_topic(topic)
+    size = 0
+    for event in events:
+        try:
+            size += (len(event.id.encode()) + len(event.source.encode()) + len(event.type.encode())
+                     + len(event.subject.encode()) + len(event.data))
+        except UnicodeEncodeError as wrong:
+            raise SchemaError(f"event holds text that is not Unicode ({wrong.reason})", where=f"topic {topic}",
+                              value=event.id) from None
+        if not (event.id and event.source and event.type):
+            raise SchemaError("event needs an id, a source and a type", where=f"topic {topic}", value=event[:4])
+        if type(event.data) is not bytes or not 0 <= event.time_us < 2**63:
+            raise SchemaError("event needs bytes and a time in microseconds", where=f"event {event.id}",
+                              value=(type(event.data).__name__, event.time_us))
+        if not 0 <= event.sequence <= _LARGEST_SEQUENCE:
+            raise SchemaError("sequence is out of range", where=f"event {event.id}", value=event.sequence)
+        if len(event.data) > MAX_EVENT_BYTES:
+            raise LogError("event is too large", where=f"event {event.id}", value=f"{len(event.data)} bytes",
+                           hint=f"at most {MAX_EVENT_BYTES} bytes; large values go to the artifact store")
+    return size

@@ -1,0 +1,83 @@
+"""The embedded log: one SQLite file, any number of processes and threads that write and read it at once."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from pathlib import Path
+from typing import Any
+
+import apsw
+
+from eventlog.checks import check_events, check_topic
+from eventlog.log import Start, TopicPartition
+from eventlog.sqlite_checkpoint import Checkpointer
+from eventlog.sqlite_file import check, connect, prepare, told
+from eventlog.sqlite_groups import LEASE_S, Membership
+from eventlog.sqlite_reader import SqliteSubscription
+from eventlog.sqlite_writer import Topic, Writer
+from schemas.envelope import Event, Position
+
+Callback = Callable[[frozenset[TopicPartition]], None]
+
+
+class SqliteLog:
+    """An EventLog. Partition counts are those the file was made with; `partitions` counts only for a new one."""
+
+    def __init__(self, path: Path, partitions: int, lease_s: float = LEASE_S) -> None:
+        self._path, self._lease_s = path, lease_s
+        prepare(path, partitions)
+        self._reader = connect(path, read_only=True)
+        self._lock = threading.Lock()
+        try:
+            check(self._reader, path)
+            with told(path):
+                self.identity: str = self._reader.execute("select value from meta where name = 'identity'").get
+                self._topics = {name: Topic(name, number, count) for number, name, count in self._reader.execute(
+                    "select number, name, partitions from topics")}
+            self._checkpointer = Checkpointer(path)
+            self._writer = Writer(path, self._checkpointer.saw)
+        except BaseException:
+            self._reader.close()
+            raise
+
+    def append(self, topic: str, events: Sequence[Event]) -> Future[list[Position]]:
+        size = check_events(topic, events)
+        if not events:
+            done: Future[list[Position]] = Future()
+            done.set_result([])
+            return done
+        return self._writer.append(self._topics[topic], tuple(events), size)
+
+    def subscribe(self, topics: Sequence[str], group: str | None = None, start: Start = "earliest", *,
+                  member: str | None = None, on_assign: Callback | None = None,
+                  on_revoke: Callback | None = None) -> SqliteSubscription:
+        for topic in topics:
+            check_topic(topic)
+        known = [self._topics[topic] for topic in topics]
+
+        def join(reader: apsw.Connection) -> Membership | None:
+            return Membership(self._writer, reader, group, member, known, self._lease_s) if group else None
+
+        return SqliteSubscription(self._path, known, start, join, on_assign, on_revoke)
+
+    def partitions(self, topic: str) -> int:
+        check_topic(topic)
+        return self._topics[topic].partitions
+
+    def ends(self, topics: Sequence[str]) -> dict[TopicPartition, int]:
+        for topic in topics:
+            check_topic(topic)
+        with told(self._path), self._lock:
+            rows: list[Any] = self._reader.execute(
+                "select name, partition, next_offset from heads join topics on topic = number"
+                " order by number, partition").fetchall()
+        return {(name, part): offset for name, part, offset in rows if name in topics}
+
+    def close(self) -> None:
+        self._writer.close()
+        self._checkpointer.close()
+        with self._lock:
+            self._reader.close()
+

@@ -1,0 +1,65 @@
+"""Moves the write-ahead log into the file: one process at a time, never inside a writer's commit.
+
+The lease is the advisory lock beside the file, so it ends with its holder. Without a checkpoint nothing is lost; the
+write-ahead log only grows.
+"""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+import apsw
+
+from eventlog.sqlite_file import PAGE_BYTES, connect, locked
+from schemas.errors import HeadraceError
+
+PASSIVE_PAGES = (8 << 20) // PAGE_BYTES
+TRUNCATE_PAGES = (128 << 20) // PAGE_BYTES
+"""So far only if readers or a stream of writes kept the log from starting over: then writers wait for it."""
+_PAUSE_S = 0.05
+_BUSY_S = 0.25
+_BUSY_PAUSE_S = 5.0
+
+
+class Checkpointer:
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._pages = 0
+        self._wanted = threading.Event()
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="log-checkpoint", daemon=True)
+        self._thread.start()
+
+    def saw(self, pages: int) -> None:
+        """After a commit: so many pages wait in the write-ahead log."""
+        self._pages = pages
+        if pages >= PASSIVE_PAGES:
+            self._wanted.set()
+
+    def close(self) -> None:
+        self._stop.set()
+        self._wanted.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        connection: apsw.Connection | None = None
+        while self._wanted.wait() and not self._stop.is_set():
+            self._wanted.clear()
+            pause_s = _PAUSE_S
+            try:
+                connection = connection or connect(self._path, busy_s=_BUSY_S)
+                self._checkpoint(connection)
+            except (apsw.Error, HeadraceError, OSError):
+                # Tried again after a later commit; a lasting failure shows in the appends themselves.
+                pause_s = _BUSY_PAUSE_S
+            self._stop.wait(pause_s)
+        if connection is not None:
+            connection.close()
+
+    def _checkpoint(self, connection: apsw.Connection) -> None:
+        with locked(self._path, wait=False) as mine:
+            if mine:
+                far = self._pages >= TRUNCATE_PAGES
+                connection.wal_checkpoint(
+                    mode=apsw.SQLITE_CHECKPOINT_TRUNCATE if far else apsw.SQLITE_CHECKPOINT_PASSIVE)
