@@ -18,7 +18,7 @@ from schemas.errors import ConfigError
 
 FILE_NAME = "headrace.toml"
 PREFIX = "HEADRACE_"
-OUTSIDE = frozenset({"HEADRACE_CONFIG", "HEADRACE_REQUIRE_REAL"})
+OUTSIDE = frozenset({"HEADRACE_CONFIG", "HEADRACE_FAILPOINT", "HEADRACE_REQUIRE_REAL"})
 """Variables of this prefix that are not settings."""
 
 
