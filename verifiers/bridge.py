@@ -1,0 +1,107 @@
+"""The host's side of function tests: asks the candidate's sandbox and the check's sandbox, and believes neither more
+than it must.
+
+What comes from the candidate's sandbox is parsed as untrusted text: an outcome that is missing, twice there or
+malformed is a call without a value. What comes from the check's sandbox is trusted, but for its resources: a check
+that does not end is the verifier's fault, not the candidate's.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any, NamedTuple
+
+from sandboxes.sandbox import ExecResult, Sandbox
+from schemas.errors import VerifierError
+from verifiers.program import ENVIRONMENT, command
+
+CANDIDATE = ("verifiers.values", "verifiers.candidate_runner")
+CHECK = ("verifiers.values", "verifiers.check_runner")
+NO_VALUE = {"died": True}
+START_S = 5.0
+"""What an interpreter may take to start on a busy machine, on top of the budget of the calls."""
+
+
+class Answers(NamedTuple):
+    """What the candidate said. `load` is why it has no function; None when it has one."""
+
+    look: dict[str, Any]
+    load: str | None
+    outcomes: list[dict[str, Any]]
+
+
+def ask_candidate(sandbox: Sandbox, *, path: str, entry: str, calls: list[dict[str, Any]], deadline_s: float,
+                  budget_s: float) -> Answers:
+    """Run every call in the candidate's sandbox; one outcome per call, in order."""
+    request = {"path": path, "entry": entry, "calls": calls, "deadline_s": deadline_s, "budget_s": budget_s}
+    result = sandbox.exec(command(*CANDIDATE), stdin=json.dumps(request).encode(), environment=ENVIRONMENT,
+                          deadline_s=deadline_s + budget_s + START_S)
+    return read_answers(result, len(calls))
+
+
+def read_answers(result: ExecResult, calls: int) -> Answers:
+    """The records of the runner. Only the first line was written before the candidate's code could run."""
+    records = [_record(line) for line in result.stdout.split(b"\n")]
+    look = records[0] or {"compiles": False, "error": "said nothing", "findings": []}
+    loads = [record["load"] for record in records[1:] if record and "load" in record]
+    if not loads:
+        return Answers(look, _silence(result), [NO_VALUE] * calls)
+    if loads[0] is not None:
+        return Answers(look, str(loads[0])[:300], [NO_VALUE] * calls)
+    found: dict[int, dict[str, Any]] = {}
+    for record in records[1:]:
+        index = record.get("call") if record else None
+        if isinstance(index, int) and not isinstance(index, bool) and record:
+            found[index] = NO_VALUE if index in found else _outcome(record)
+    return Answers(look, None, [found.get(index, _lost(result)) for index in range(calls)])
+
+
+def _record(line: bytes) -> dict[str, Any] | None:
+    try:
+        record = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    return record if isinstance(record, dict) else None
+
+
+def _outcome(record: dict[str, Any]) -> dict[str, Any]:
+    if "value" in record:
+        return {"value": record["value"]}
+    for name in ("raised", "unencodable"):
+        if isinstance(record.get(name), str):
+            return {name: record[name][:100], "message": str(record.get("message", ""))[:300]}
+    return {"timeout": True} if record.get("timeout") else NO_VALUE
+
+
+def _lost(result: ExecResult) -> dict[str, Any]:
+    return {"timeout": True} if result.timed_out else {"output_limit": True} if result.truncated else NO_VALUE
+
+
+def _silence(result: ExecResult) -> str:
+    if result.timed_out:
+        return "did not load in time"
+    return "out of memory while loading" if result.oom else f"ended while loading (exit code {result.exit_code})"
+
+
+class Verdict(NamedTuple):
+    passed: int
+    total: int
+    failures: list[str]
+    error: str | None
+
+
+def ask_check(sandbox: Sandbox, request: dict[str, Any], deadline_s: float) -> dict[str, Any] | Verdict:
+    """One round of the check: its new calls by key, or its verdict. Raises VerifierError if the check is at fault."""
+    result = sandbox.exec(command(*CHECK), stdin=json.dumps(request).encode(), environment=ENVIRONMENT,
+                          deadline_s=deadline_s)
+    if result.timed_out or result.oom or result.truncated or result.exit_code != 0:
+        raise VerifierError("the check did not end well", where="check sandbox", value={
+            "timed_out": result.timed_out, "oom": result.oom, "truncated": result.truncated,
+            "exit_code": result.exit_code, "stderr": result.stderr[-500:].decode(errors="replace")})
+    said = json.loads(result.stdout)
+    if "broken" in said:
+        raise VerifierError(said["broken"], where="check", hint="the task is at fault, not the candidate")
+    if "new" in said:
+        new: dict[str, Any] = said["new"]
+        return new
+    return Verdict(said["passed"], said["total"], said["failures"], said["error"])

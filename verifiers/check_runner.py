@@ -1,0 +1,174 @@
+"""Runs inside the check's sandbox: a task's own `check(candidate)`, with a stand-in for the candidate.
+
+The stand-in answers from a table of outcomes that the candidate gave in *its* sandbox; the candidate's code is never
+here, only plain values. A call that is not in the table is noted, and a stand-in value that agrees with everything
+lets the check go on, so that one round finds many calls. Only a round without such a value gives a verdict: every
+assertion is tallied, and a check that asserted nothing has no verdict.
+"""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import json
+import random
+import sys
+from typing import Any
+
+from verifiers import values
+
+NEW_CALLS_LIMIT = 2000
+HANDED_OUT_LIMIT = 20_000
+RAISABLE = frozenset({
+    "ArithmeticError", "AssertionError", "AttributeError", "IndexError", "KeyError", "LookupError",
+    "NotImplementedError", "OverflowError", "RecursionError", "RuntimeError", "TypeError", "UnicodeError", "ValueError",
+    "ZeroDivisionError"})
+
+
+class CandidateFailed(Exception):
+    """The candidate gave no plain value: it raised, died, took too long, or returned what cannot cross."""
+
+
+class EndOfRound(BaseException):
+    """Enough calls for one round."""
+
+
+class Unknown:
+    """Agrees with everything, so that the check goes on to its next call."""
+
+    def __bool__(self) -> bool:
+        return True
+
+    def __int__(self) -> int:
+        return 0
+
+    __index__ = __len__ = __hash__ = __int__
+
+    def __float__(self) -> float:
+        return 0.0
+
+    def __iter__(self) -> Any:
+        return iter(())
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return self
+
+    def __contains__(self, item: object) -> bool:
+        return True
+
+    def _self(self, *_: Any, **__: Any) -> Any:
+        return self
+
+    def _true(self, *_: Any) -> bool:
+        return True
+
+    __eq__ = __ne__ = __lt__ = __le__ = __gt__ = __ge__ = _true
+    __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __truediv__ = __rtruediv__ = _self
+    __floordiv__ = __rfloordiv__ = __mod__ = __rmod__ = __pow__ = __rpow__ = __and__ = __or__ = __xor__ = _self
+    __neg__ = __pos__ = __abs__ = __invert__ = __round__ = __getitem__ = __call__ = _self
+
+
+class Candidate:
+    """The stand-in that `check` is given."""
+
+    def __init__(self, outcomes: dict[str, Any]) -> None:
+        self.outcomes = outcomes
+        self.new: dict[str, Any] = {}
+        self.unknown = self.calls = 0
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        self.calls += 1
+        try:
+            call = {"args": [values.encode(item) for item in args],
+                    "kwargs": {name: values.encode(item) for name, item in kwargs.items()}}
+        except values.Unencodable:
+            if self.unknown:
+                return self._hand_out()
+            raise
+        key = values.canonical(call)
+        if key in self.outcomes:
+            return give(self.outcomes[key])
+        self.new[key] = call
+        return self._hand_out()
+
+    def _hand_out(self) -> Unknown:
+        self.unknown += 1
+        if len(self.new) >= NEW_CALLS_LIMIT or self.unknown > HANDED_OUT_LIMIT:
+            raise EndOfRound
+        return Unknown()
+
+
+def give(outcome: dict[str, Any]) -> Any:
+    """The value of an outcome; raises what the candidate raised where a check may want to catch it."""
+    if "value" in outcome:
+        return values.decode(outcome["value"])
+    name = outcome.get("raised")
+    if name in RAISABLE:
+        raise getattr(builtins, name)(outcome.get("message", ""))
+    raise CandidateFailed(json.dumps(outcome)[:300])
+
+
+class Tallied(ast.NodeTransformer):
+    """Every `assert` becomes an entry in the tally: one that fails does not hide the ones after it."""
+
+    def visit_Assert(self, node: ast.Assert) -> ast.stmt:
+        template = ast.parse(
+            f"try:\n    __tally__.add(CONDITION, {node.lineno})\n"
+            f"except Exception as __wrong__:\n    __tally__.add(False, {node.lineno}, __wrong__)").body[0]
+        assert isinstance(template, ast.Try) and isinstance(template.body[0], ast.Expr)
+        entry = template.body[0].value
+        assert isinstance(entry, ast.Call)
+        entry.args[0] = node.test
+        return ast.copy_location(template, node)
+
+
+class Tally:
+    def __init__(self) -> None:
+        self.passed = self.total = 0
+        self.failures: list[str] = []
+
+    def add(self, condition: Any, line: int, wrong: Exception | None = None) -> None:
+        held = bool(condition)
+        self.total += 1
+        self.passed += held
+        if not held and len(self.failures) < 50:
+            self.failures.append(f"line {line}: {describe(wrong) if wrong else 'is false'}")
+
+
+def describe(wrong: BaseException) -> str:
+    return f"{type(wrong).__name__}: {wrong}"[:300]
+
+
+def run_check(request: dict[str, Any]) -> dict[str, Any]:
+    """One round: new calls, or the tally, or `broken` where the check itself is at fault."""
+    candidate, tally = Candidate(request["outcomes"]), Tally()
+    namespace: dict[str, Any] = {"__name__": "check"}
+    random.seed(request["seed"])
+    error = None
+    try:
+        exec(compile(request["preamble"], "preamble", "exec"), namespace)
+        namespace.update({request["entry"]: candidate, "__tally__": tally})
+        tree = ast.fix_missing_locations(Tallied().visit(ast.parse(request["check"])))
+        exec(compile(tree, "check", "exec"), namespace)
+        namespace["check"](candidate)
+    except EndOfRound:
+        pass
+    except values.Unencodable as wrong:
+        return {"broken": f"the check passes a value that cannot cross: {wrong}"}
+    except Exception as wrong:
+        error = describe(wrong)
+    if candidate.new or candidate.unknown:
+        return {"new": candidate.new}
+    if not tally.total and (not error or not candidate.calls):
+        return {"broken": f"the check asserts nothing ({error or 'and ends'})"}
+    return {"passed": tally.passed, "total": tally.total, "failures": tally.failures, "error": error,
+            "calls": candidate.calls}
+
+
+def main() -> None:
+    out = sys.stdout
+    sys.stdout = sys.stderr
+    out.write(json.dumps(run_check(json.loads(sys.stdin.buffer.read()))))
+    out.flush()
