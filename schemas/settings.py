@@ -88,8 +88,8 @@ def resolve(flags: Mapping[str, object] | None = None, environment: Mapping[str,
     for source, layer in layers:
         for key, value in layer.items():
             _check_key(key, source)
-            values[key] = _convert(key, value, source)
-            sources[key] = f"{PREFIX}{key.upper()}" if source == "environment" else source
+            sources[key] = _variable(key) if source == "environment" else source
+            values[key] = _convert(key, value, sources[key])
     return Resolved(Settings(**values), sources)  # type: ignore[arg-type]
 
 
@@ -120,12 +120,17 @@ def _from_environment(environment: Mapping[str, str]) -> dict[str, object]:
             if name.startswith(PREFIX) and name not in OUTSIDE and not name.startswith("HEADRACE_KAFKA_")}
 
 
+def _variable(key: str) -> str:
+    return PREFIX + key.upper()
+
+
 def _check_key(key: str, source: str) -> None:
     if key in KEYS:
         return
+    written = _variable if source == "environment" else str
     close = difflib.get_close_matches(key, KEYS, n=1)
-    hint = f"did you mean `{close[0]}`?" if close else "`headrace config show` lists every key"
-    raise ConfigError("unknown setting", where=source, value=key, hint=hint)
+    hint = f"did you mean `{written(close[0])}`?" if close else "`headrace config show` lists every key"
+    raise ConfigError("unknown setting", where=source, value=written(key), hint=hint)
 
 
 def _convert(key: str, value: object, source: str) -> object:

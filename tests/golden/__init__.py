@@ -1,0 +1,1 @@
+"""Old bytes of every event type and version. They are never rewritten: see regenerate.py."""
