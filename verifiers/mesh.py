@@ -1,7 +1,8 @@
 """Triangle meshes as plain data, parsed strictly from untrusted bytes: OBJ, OFF, STL (ASCII and binary).
 
-Nothing is repaired. A file that is not what it says, has an index out of range or a number that is not finite, or
-exceeds the caps is refused with a reason (MeshError). Corners at one exact position are one vertex: STL repeats them.
+A file that is not what it says, has an index out of range or a number that is not finite, or exceeds the caps is
+refused with a reason (MeshError). Corners at one position are one vertex, since STL and exporters repeat them: within
+1e-8 of the mesh's size. Triangles that have no three different corners are dropped. Nothing else is repaired.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ Triangle = tuple[int, int, int]
 MAX_BYTES = 8 << 20
 MAX_TRIANGLES = 50_000
 MAX_COORDINATE = 1e9
+MERGE = 1e-8
 
 
 class MeshError(ValueError):
@@ -33,7 +35,6 @@ class _Builder:
         self.max_triangles = max_triangles
         self.points: list[Point] = []
         self.triangles: list[Triangle] = []
-        self.at: dict[Point, int] = {}
 
     def point(self, numbers: Iterable[float | str | bytes]) -> int:
         try:
@@ -42,11 +43,10 @@ class _Builder:
             raise MeshError("a vertex is not three numbers") from None
         if not all(math.isfinite(value) and abs(value) <= MAX_COORDINATE for value in (x, y, z)):
             raise MeshError("a coordinate is not finite or too large")
-        key = (x, y, z)
-        index = self.at.setdefault(key, len(self.points))
-        if index == len(self.points):
-            self.points.append(key)
-        return index
+        self.points.append((x, y, z))
+        if len(self.points) > 3 * self.max_triangles:
+            raise MeshError(f"more vertices than {self.max_triangles} triangles need")
+        return len(self.points) - 1
 
     def face(self, corners: list[int]) -> None:
         """A polygon as a fan of triangles."""
@@ -60,7 +60,27 @@ class _Builder:
     def mesh(self) -> Mesh:
         if not self.triangles:
             raise MeshError("no faces")
-        return Mesh(self.points, self.triangles)
+        points, index = _merged(self.points)
+        triangles = [(index[a], index[b], index[c]) for a, b, c in self.triangles]
+        solid = [triangle for triangle in triangles if len(set(triangle)) == 3]
+        if not solid:
+            raise MeshError("no face with three different corners")
+        return Mesh(points, solid)
+
+
+def _merged(points: list[Point]) -> tuple[list[Point], list[int]]:
+    """Different points, and for each given point which of them it is."""
+    grid = MERGE * max(max(axis) - min(axis) for axis in zip(*points, strict=True)) or 1.0
+    kept: list[Point] = []
+    cells: dict[tuple[int, int, int], int] = {}
+    index = []
+    for x, y, z in points:
+        cell = (round(x / grid), round(y / grid), round(z / grid))
+        at = cells.setdefault(cell, len(kept))
+        if at == len(kept):
+            kept.append((x, y, z))
+        index.append(at)
+    return kept, index
 
 
 def parse_mesh(data: bytes, name: str, max_triangles: int = MAX_TRIANGLES) -> Mesh:

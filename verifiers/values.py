@@ -7,7 +7,7 @@ cross (Unencodable). Two-way: `decode(encode(value))` is `value`, with the same 
 
 from __future__ import annotations
 
-import base64
+import binascii
 import json
 import math
 from typing import Any
@@ -59,7 +59,7 @@ def _encode(value: Any, depth: int, budget: _Budget) -> Any:
         return {"complex": [repr(value.real), repr(value.imag)]}
     if isinstance(value, bytes | bytearray):
         name = "bytes" if isinstance(value, bytes) else "bytearray"
-        return {name: base64.b64encode(value).decode("ascii")}
+        return {name: binascii.b2a_base64(value, newline=False).decode("ascii")}
     return _encode_container(value, depth + 1, budget)
 
 
@@ -131,7 +131,7 @@ def _real(text: Any) -> float:
 
 
 def _bytes(text: Any) -> bytes:
-    return base64.b64decode(text, validate=True)
+    return binascii.a2b_base64(text, strict_mode=True)
 
 
 _SCALARS: dict[str, Any] = {

@@ -1,0 +1,40 @@
+"""Task sets of others, read from their files. Broken input raises TaskError with file, place, value and a hint."""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+
+from schemas.errors import TaskError
+from tasks.task import Task
+
+Importer = Callable[[str | Path], list[Task]]
+_MODULES = {"humaneval": "tasks.importers.humaneval"}
+
+
+class _Importers(Mapping[str, Importer]):
+    """Importers by format; each module is imported when it is asked for."""
+
+    def __getitem__(self, name: str) -> Importer:
+        load: Importer = importlib.import_module(_MODULES[name]).load
+        return load
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(_MODULES)
+
+    def __len__(self) -> int:
+        return len(_MODULES)
+
+
+IMPORTERS: Mapping[str, Importer] = _Importers()
+
+
+def load_tasks(format_name: str, path: str | Path) -> list[Task]:
+    """The tasks of a file in a named format."""
+    if format_name not in IMPORTERS:
+        close = difflib.get_close_matches(format_name, IMPORTERS, n=1)
+        hint = f"did you mean `{close[0]}`?" if close else f"known formats: {', '.join(IMPORTERS)}"
+        raise TaskError("unknown task format", value=format_name, hint=hint)
+    return IMPORTERS[format_name](path)
