@@ -1,0 +1,83 @@
+"""Data files of a table. Written here rather than by the library: a commit then costs the same however many files are
+live, and token columns get the encodings that suit them. Nobody sees a file before a commit names it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from schemas.ids import new_id
+
+if TYPE_CHECKING:
+    from deltalake import DeltaTable
+    from deltalake.transaction import AddAction
+
+SMALL_BYTES = 16 << 20
+"""A file from this size on is left alone by the sink, so that rows are rewritten a few times at most."""
+_TOKENS = {"context_tokens.list.element", "generated_tokens.list.element"}
+_PLAIN = {"data", "text", "output", "arguments", "answer", "offset", "id", "event_id", "score_id"}
+"""Columns whose values hardly repeat: a dictionary would only cost time."""
+
+
+def write_file(folder: Path, rows: pa.Table) -> str:
+    """Write `rows` as one Parquet file of the table; its name."""
+    name = f"part-{new_id()}.parquet"
+    with parquet_writer(folder / name, rows.schema) as writer:
+        writer.write_table(rows)
+    return name
+
+
+def parquet_writer(path: Path, schema: pa.Schema) -> pq.ParquetWriter:
+    leaves = [_leaf(field) for field in schema]
+    dictionary = [leaf for leaf, field in zip(leaves, schema, strict=True)
+                  if leaf in _TOKENS or (pa.types.is_string(field.type) and leaf not in _PLAIN)]
+    split = {leaf: "BYTE_STREAM_SPLIT" for leaf in leaves if leaf == "logprobs.list.element"}
+    return pq.ParquetWriter(path, schema, compression="zstd", compression_level=1, use_dictionary=dictionary,
+                            column_encoding=split or None)
+
+
+def _leaf(field: pa.Field) -> str:
+    return f"{field.name}.list.element" if pa.types.is_list(field.type) else str(field.name)
+
+
+def add_action(folder: Path, name: str, rows: int, spans: Mapping[str, tuple[Any, Any]],
+               data_change: bool) -> AddAction:
+    from deltalake.transaction import AddAction
+
+    stats = {"numRecords": rows, "minValues": {key: low for key, (low, _) in spans.items()},
+             "maxValues": {key: high for key, (_, high) in spans.items()}}
+    return AddAction(path=name, size=os.path.getsize(folder / name), partition_values={}, data_change=data_change,
+                     modification_time=time.time_ns() // 1_000_000, stats=json.dumps(stats))
+
+
+def spans_of(rows: pa.Table) -> dict[str, tuple[Any, Any]]:
+    """Least and greatest value of the position columns: what file pruning may ask for."""
+    found = {name: pc.min_max(rows.column(name)).as_py() for name in ("topic", "partition", "offset")}
+    return {name: (span["min"], span["max"]) for name, span in found.items()}
+
+
+class LiveFile(NamedTuple):
+    path: str
+    size: int
+    rows: int | None
+
+
+def live_files(handle: DeltaTable) -> list[LiveFile]:
+    """Oldest first."""
+    table: Any = pa.table(handle.get_add_actions(flatten=True)).select(
+        ["path", "size_bytes", "num_records", "modification_time"])
+    rows = sorted(table.to_pylist(), key=lambda row: (row["modification_time"], row["path"]))
+    return [LiveFile(row["path"], row["size_bytes"], row["num_records"]) for row in rows]
+
+
+def small_files(handle: DeltaTable, below: int = SMALL_BYTES) -> list[LiveFile]:
+    return [file for file in live_files(handle) if file.size < below]

@@ -1,0 +1,147 @@
+"""The lake: what the log became, in tables. One object for reading and writing; the log stays the authority.
+
+Reading is thread-safe and always sees one snapshot: every event below an offset vector, and every row made of those
+events. Writing is for one sink at a time in a process; several processes may try, and the commit keeps them apart.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+import pyarrow as pa
+
+from eventlog.log import TopicPartition
+from lake.commit import commit_flush
+from lake.compaction import LARGE_BYTES, MAX_SMALL_FILES, compact_table
+from lake.query import Engine, Parameters, VanishedError, read_only, run, user_error
+from lake.relations import statements
+from lake.snapshot import Positions, SnapshotReader, parse_snapshot, require_reached, snapshot_of
+from lake.tables import WriterTable, create_table, table_exists
+from lake.views import PUBLIC, mentioned
+from schemas.errors import LakeError
+from schemas.tables import TABLES
+
+if TYPE_CHECKING:
+    import duckdb
+
+    from artifacts.store import ArtifactStore
+
+_ATTEMPTS = 5
+T = TypeVar("T")
+
+
+class Lake:
+    def __init__(self, root: Path, artifacts: ArtifactStore, memory_mb: int = 1024) -> None:
+        self.root, self.artifacts = root, artifacts
+        self._reader = SnapshotReader(root)
+        self._engine = Engine(root, memory_mb)
+        self._identity = ""
+        self._tables: dict[str, WriterTable] = {}
+        self._writing = threading.Lock()
+
+    @property
+    def identity(self) -> str:
+        """Identity of the log that this lake is a copy of; empty before the first commit."""
+        return self._identity or self._reader.identity()
+
+    def bind(self, identity: str) -> None:
+        """Say which log will be written: the first one makes the lake its own. Raises LakeError for another."""
+        if not table_exists(self.root, "events"):
+            create_table(self.root, "events", identity)
+        owner = self._reader.identity()
+        if owner != identity:
+            raise LakeError("the lake is a copy of another log", where=str(self.root),
+                            value={"lake": owner, "log": identity},
+                            hint="use the home that belongs to this log, or move the lake folder away to build it anew")
+        self._identity = identity
+
+    def positions(self, table: str = "events") -> dict[TopicPartition, int]:
+        """Next offset by topic-partition: all before it is in the table. `events` is the lake's position."""
+        return self._reader.positions(table)
+
+    def snapshot(self) -> dict[str, int]:
+        """The present as an offset vector, `topic-partition` to next offset: give it to `sql(as_of=...)` later."""
+        return snapshot_of(self.positions())
+
+    def commit(self, rows: Mapping[str, pa.Table], start: Positions, end: Positions) -> None:
+        """Add the rows that the events from `start` to `end` became, exactly once (see `lake/commit.py`).
+
+        Raises CommitConflictError or LakeError: then drop what was buffered, reload `positions()`, and seek there.
+        """
+        if not self._identity:
+            raise LakeError("the lake is not bound to a log", where=str(self.root), hint="call bind(identity) first")
+        with self._writing:
+            try:
+                commit_flush(self._table, rows, start, end)
+            except BaseException:
+                for table in self._tables.values():
+                    table.forget()
+                raise
+
+    def sql(self, query: str, as_of: Mapping[str, int] | None = None, parameters: Parameters = None) -> pa.Table:
+        """The result of one read-only query on the present, or on the snapshot `as_of`. Raises QueryError."""
+        return self._read(query, as_of, parameters, lambda relation: relation.to_arrow_table())
+
+    def batches(self, query: str, as_of: Mapping[str, int] | None = None, parameters: Parameters = None, *,
+                rows: int = 2048) -> Iterator[pa.RecordBatch]:
+        """Like `sql`, a few rows at a time, for results that do not fit into memory."""
+        return iter(self._read(query, as_of, parameters, lambda relation: relation.to_arrow_reader(rows)))
+
+    def maintain(self) -> str | None:
+        """Compact the table with the most small files if they are too many; its name. For the sink, after a flush."""
+        with self._writing:
+            worst = max(self._tables.values(), key=lambda table: table.small_files, default=None)
+            if worst is None or worst.small_files <= MAX_SMALL_FILES:
+                return None
+            compact_table(self.root, worst.name)
+            worst.forget()
+            return worst.name
+
+    def compact(self) -> dict[str, int]:
+        """Merge the small files of all tables, up to a good size; how many were merged, by table."""
+        names = [name for name in TABLES if table_exists(self.root, name)]
+        return {name: compact_table(self.root, name, below=LARGE_BYTES) for name in names}
+
+    def verify(self) -> list[str]:
+        """Audit the lake: problems found, in words; none means that every promise holds."""
+        from lake.verify import problems
+
+        return list(problems(self))
+
+    def _table(self, name: str) -> WriterTable:
+        if name not in self._tables:
+            self._tables[name] = WriterTable(self.root, name, self._identity)
+        return self._tables[name]
+
+    def _read(self, query: str, as_of: Mapping[str, int] | None, parameters: Parameters,
+              finish: Callable[[duckdb.DuckDBPyRelation], T]) -> T:
+        query = read_only(query, PUBLIC)
+        for attempt in range(_ATTEMPTS):
+            try:
+                return self._try(query, as_of, parameters, finish)
+            except VanishedError as gone:
+                self._reader.forget()
+                if attempt == _ATTEMPTS - 1:
+                    raise LakeError(f"a file of the lake cannot be read: {gone}", where=str(self.root),
+                                    hint="`headrace lake verify` says more") from None
+        raise AssertionError("unreachable")
+
+    def _try(self, query: str, as_of: Mapping[str, int] | None, parameters: Parameters,
+             finish: Callable[[duckdb.DuckDBPyRelation], T]) -> T:
+        import duckdb
+
+        names = mentioned(query)
+        positions: Positions = self.positions()
+        if as_of is not None:
+            wanted = parse_snapshot(as_of)
+            require_reached(wanted, positions)
+            positions = wanted
+        files = self._reader.files(name.removeprefix("raw_") for name in names if name.startswith("raw_"))
+        cursor = self._engine.open(statements(names, files, positions))
+        try:
+            return finish(run(cursor, query, parameters))
+        except duckdb.Error as wrong:
+            raise user_error(wrong, query, PUBLIC) from None

@@ -1,0 +1,67 @@
+"""What the views stand on: `raw_NAME`, the rows of table NAME below a snapshot, as relations over Parquet files."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from functools import cache
+
+import pyarrow as pa
+
+from eventlog.log import TopicPartition
+from lake.views import VIEWS
+from schemas.tables import TABLES
+
+_SQL_TYPES: dict[pa.DataType, str] = {
+    pa.string(): "varchar", pa.int64(): "bigint", pa.int32(): "integer", pa.float64(): "double", pa.float32(): "float",
+    pa.bool_(): "boolean", pa.binary(): "blob", pa.timestamp("us", tz="UTC"): "timestamptz"}
+
+
+def statements(names: Iterable[str], files: Mapping[str, list[str]],
+               positions: Mapping[TopicPartition, int]) -> list[str]:
+    """CREATE statements for views and what they stand on, raw tables first."""
+    names = list(names)
+    bases = [name.removeprefix("raw_") for name in names if name.startswith("raw_")]
+    made = [f"create temp view raw_{base} as {_raw(base, files[base], positions)}" for base in bases]
+    return made + [f"create temp view {name} as {VIEWS[name].sql}" for name in names if name in VIEWS]
+
+
+def _raw(table: str, files: list[str], positions: Mapping[TopicPartition, int]) -> str:
+    """Rows below the snapshot. The empty side gives names and types, also where no file has a column yet."""
+    source = _empty(table)
+    if files and positions:
+        listed = ", ".join(map(_text, files))
+        source += f" union all by name select * from read_parquet([{listed}], union_by_name = true)"
+    return f"select * from ({source}) where {_below(positions)}"
+
+
+@cache
+def _empty(table: str) -> str:
+    columns = ", ".join(f'null::{_sql_type(field.type)} as "{field.name}"' for field in TABLES[table])
+    return f"select {columns} where false"
+
+
+def _sql_type(kind: pa.DataType) -> str:
+    if pa.types.is_list(kind):
+        return f"{_sql_type(kind.value_type)}[]"
+    if pa.types.is_map(kind):
+        return f"map({_sql_type(kind.key_type)}, {_sql_type(kind.item_type)})"
+    return _SQL_TYPES[kind]
+
+
+def _below(positions: Mapping[TopicPartition, int]) -> str:
+    topics: dict[str, dict[int, int]] = {}
+    for (topic, partition), offset in positions.items():
+        topics.setdefault(topic, {})[partition] = offset
+    if not topics:
+        return "false"
+    cases = " ".join(f"when {_text(topic)} then {_limit(parts)}" for topic, parts in topics.items())
+    return f'"offset" < case topic {cases} else 0 end'
+
+
+def _limit(partitions: Mapping[int, int]) -> str:
+    cases = " ".join(f"when {number} then {offset}" for number, offset in sorted(partitions.items()))
+    return f"case partition {cases} else 0 end"
+
+
+def _text(value: str) -> str:
+    return "'" + value.replace("'", "''") + "'"

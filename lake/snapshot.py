@@ -1,0 +1,123 @@
+"""What a reader sees: the positions of `events`, then, read after them, the live files of each table.
+
+In that order a table's files hold at least all rows below the positions; rows beyond are filtered by the views. So one
+snapshot holds for all tables of a query, while a sink commits and compacts.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from eventlog.log import TopicPartition
+from lake.tables import identity_of, open_table, table_exists
+from lake.transactions import Transactions, positions_of, read_transactions
+from schemas.errors import LakeError, QueryError
+
+if TYPE_CHECKING:
+    from deltalake import DeltaTable
+
+Positions = Mapping[TopicPartition, int]
+
+
+class TableReader:
+    """One table for reading: the handle is opened once and then only told of new commits."""
+
+    def __init__(self, root: Path, name: str) -> None:
+        self._root, self._name = root, name
+        self._handle: DeltaTable | None = None
+        self._known: Transactions | None = None
+        self._files: tuple[int, list[str]] = (-1, [])
+
+    def refresh(self) -> DeltaTable | None:
+        """The table as it is now; None while there is none."""
+        from deltalake.exceptions import DeltaError
+
+        try:
+            if self._handle is not None:
+                self._handle.update_incremental()
+        except (DeltaError, OSError):
+            self.forget()
+        if self._handle is None and table_exists(self._root, self._name):
+            self._handle = open_table(self._root, self._name)
+        return self._handle
+
+    def forget(self) -> None:
+        self._handle = self._known = None
+        self._files = (-1, [])
+
+    def positions(self) -> dict[TopicPartition, int]:
+        handle = self.refresh()
+        if handle is None:
+            return {}
+        log = self._root / self._name / "_delta_log"
+        self._known = read_transactions(log, handle.version(), self._known)
+        return positions_of(self._known, identity_of(handle))
+
+    def files(self) -> list[str]:
+        handle = self.refresh()
+        if handle is None:
+            return []
+        if self._files[0] != handle.version():
+            self._files = (handle.version(), handle.file_uris())
+        return self._files[1]
+
+
+class SnapshotReader:
+    """All tables for reading. Thread-safe."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+        self._tables: dict[str, TableReader] = {}
+        self._lock = threading.Lock()
+
+    def identity(self) -> str:
+        """Identity of the log whose copy this lake is; empty for a lake without a commit."""
+        with self._lock:
+            handle = self._table("events").refresh()
+            return identity_of(handle) if handle is not None else ""
+
+    def positions(self, table: str = "events") -> dict[TopicPartition, int]:
+        with self._lock:
+            return self._table(table).positions()
+
+    def files(self, tables: Iterable[str]) -> dict[str, list[str]]:
+        with self._lock:
+            return {name: self._table(name).files() for name in tables}
+
+    def forget(self) -> None:
+        with self._lock:
+            self._tables.clear()
+
+    def _table(self, name: str) -> TableReader:
+        if name not in self._tables:
+            self._tables[name] = TableReader(self._root, name)
+        return self._tables[name]
+
+
+def snapshot_of(positions: Positions) -> dict[str, int]:
+    """The written form: `topic-partition` to next offset."""
+    return {f"{topic}-{partition}": offset for (topic, partition), offset in sorted(positions.items())}
+
+
+def parse_snapshot(snapshot: Mapping[str, int]) -> dict[TopicPartition, int]:
+    """Raises LakeError naming the key at fault."""
+    positions: dict[TopicPartition, int] = {}
+    for key, offset in snapshot.items():
+        topic, _, number = key.rpartition("-")
+        if not topic or not number.isdigit() or offset < 0:
+            raise LakeError("snapshot has a wrong entry", value=f"{key}: {offset}",
+                            hint="a snapshot maps `topic-partition` to the next offset")
+        positions[topic, int(number)] = offset
+    return positions
+
+
+def require_reached(wanted: Positions, reached: Positions) -> None:
+    """A snapshot that the lake does not hold yet cannot be read."""
+    for part, offset in wanted.items():
+        if offset > reached.get(part, 0):
+            raise QueryError("snapshot lies beyond what the lake holds", where=f"{part[0]}-{part[1]}",
+                             value={"snapshot": offset, "lake": reached.get(part, 0)},
+                             hint="wait for the sink, or use an older snapshot")

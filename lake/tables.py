@@ -1,0 +1,159 @@
+"""Delta tables as their writer holds them: one `WriterTable` per event family, made when it first has rows.
+
+Invariants: a table is append-only (compaction moves rows, nothing removes them) and keeps every commit of its log;
+positions are those at exactly the version of the handle, so that writing with this handle is a compare-and-set.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from eventlog.log import TopicPartition
+from lake.files import add_action, small_files, spans_of, write_file
+from lake.transactions import application
+from schemas.errors import CommitConflictError, LakeError
+from schemas.failpoints import hit
+from schemas.tables import TABLES
+
+if TYPE_CHECKING:
+    from deltalake import DeltaTable
+    from deltalake.transaction import AddAction, RemoveAction
+
+IDENTITY_KEY = "headrace.logIdentity"
+PROPERTIES = {
+    "delta.appendOnly": "true",
+    "delta.enableExpiredLogCleanup": "false",
+    "delta.checkpointInterval": "100",
+    "delta.dataSkippingStatsColumns": "topic,partition,offset",
+}
+
+
+def table_exists(root: Path, name: str) -> bool:
+    return (root / name / "_delta_log" / "00000000000000000000.json").exists()
+
+
+def open_table(root: Path, name: str) -> DeltaTable:
+    from deltalake import DeltaTable
+    from deltalake.exceptions import DeltaError
+
+    try:
+        return DeltaTable(root / name)
+    except DeltaError as wrong:
+        raise LakeError(f"table cannot be opened ({_first_line(wrong)})", where=str(root / name)) from None
+
+
+def create_table(root: Path, name: str, identity: str) -> None:
+    """Make the table unless it is there. Two processes may try at once: one of them makes it."""
+    from deltalake import DeltaTable
+    from deltalake.exceptions import DeltaError
+
+    try:
+        (root / name).mkdir(parents=True, exist_ok=True)
+        DeltaTable.create(root / name, TABLES[name], mode="error", raise_if_key_not_exists=False,
+                          configuration={**PROPERTIES, IDENTITY_KEY: identity})
+    except (DeltaError, OSError) as wrong:
+        if not table_exists(root, name):
+            raise LakeError(f"table cannot be made ({_first_line(wrong)})", where=str(root / name),
+                            hint="choose a writable --home with free space") from None
+
+
+def identity_of(table: DeltaTable) -> str:
+    return table.metadata().configuration.get(IDENTITY_KEY) or ""
+
+
+class WriterTable:
+    """One table in the hands of a sink. Not thread-safe. After an exception it forgets all and opens anew."""
+
+    def __init__(self, root: Path, name: str, identity: str) -> None:
+        self.name, self.folder = name, root / name
+        self._root, self._identity = root, identity
+        self._handle: DeltaTable | None = None
+        self._positions: dict[TopicPartition, int | None] = {}
+        self.small_files = 0
+        """Files that one more compaction would merge: known, or counted at the next `handle()`."""
+
+    def handle(self) -> DeltaTable:
+        if self._handle is None:
+            if not table_exists(self._root, self.name):
+                create_table(self._root, self.name, self._identity)
+            self._handle = open_table(self._root, self.name)
+            self._take_on(self._handle)
+        return self._handle
+
+    def forget(self) -> None:
+        self._handle = None
+        self._positions = {}
+
+    def position(self, partition: TopicPartition) -> int | None:
+        """Next offset at the handle's version; None if no row of the partition was ever written."""
+        handle = self.handle()
+        if partition not in self._positions:
+            self._positions[partition] = handle.transaction_version(application(self._identity, partition))
+        return self._positions[partition]
+
+    def append(self, rows: pa.Table, ends: Mapping[TopicPartition, int]) -> None:
+        """Write rows and move the positions to `ends` in one commit, if nobody moved them since the handle's version.
+
+        Raises CommitConflictError if somebody did; LakeError if the outcome is unknown.
+        """
+        from deltalake import Transaction
+
+        handle = self.handle()
+        actions = []
+        if rows.num_rows:
+            name = write_file(self.folder, rows)
+            hit("sink:after_data_file")
+            actions.append(add_action(self.folder, name, rows.num_rows, spans_of(rows), data_change=True))
+        before = handle.version()
+        commit(handle, actions, [Transaction(application(self._identity, part), end) for part, end in ends.items()])
+        self._see(before, ends, len(actions))
+
+    def _see(self, before: int, ends: Mapping[TopicPartition, int], files: int) -> None:
+        handle = self.handle()
+        handle.update_incremental()
+        if handle.version() == before + 1:
+            self._positions.update(ends)
+            self.small_files += files
+        else:  # Others committed too: whatever was remembered may be old, and this handle would not notice.
+            self._positions = {}
+            self._take_on(handle)
+
+    def _take_on(self, handle: DeltaTable) -> None:
+        schema = TABLES[self.name]
+        have = {field.name for field in handle.schema().fields}
+        missing = [field for field in schema if field.name not in have]
+        if missing:
+            _add_columns(handle, missing)
+        self.small_files = len(small_files(handle))
+
+
+def commit(handle: DeltaTable, actions: Sequence[AddAction | RemoveAction], transactions: list[Any]) -> None:
+    """One Delta commit of our own files. Raises CommitConflictError where another commit came first."""
+    from deltalake import CommitProperties
+    from deltalake.exceptions import CommitFailedError, DeltaError
+
+    try:
+        handle.create_write_transaction(list(actions), "append", handle.schema(),
+                                        commit_properties=CommitProperties(app_transactions=transactions))
+    except CommitFailedError as wrong:
+        raise CommitConflictError(f"another writer committed first ({_first_line(wrong)})",
+                                  where=handle.table_uri) from None
+    except (DeltaError, OSError) as wrong:
+        raise LakeError(f"commit failed ({_first_line(wrong)})", where=handle.table_uri,
+                        hint="is the disk full, or the home read-only?") from None
+
+
+def _add_columns(handle: DeltaTable, fields: list[pa.Field]) -> None:
+    from deltalake import Field
+    from deltalake import Schema as DeltaSchema
+
+    added: list[Field] = list(DeltaSchema.from_arrow(pa.schema(fields)).fields)
+    handle.alter.add_columns(added)
+
+
+def _first_line(wrong: BaseException) -> str:
+    return str(wrong).splitlines()[0] if str(wrong) else type(wrong).__name__

@@ -1,0 +1,78 @@
+"""Application transactions of a Delta table: how far each topic-partition has been written.
+
+The library answers for one application id at a time; a reader needs all of them, also of partitions it never heard
+of. They stand in the table's log: the newest checkpoint's `txn` column, then the commits after it.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import NamedTuple
+
+from eventlog.log import TopicPartition
+from schemas.errors import LakeError
+
+_TXN = b'{"txn":'
+
+
+class Transactions(NamedTuple):
+    """All application transactions at one version of the table."""
+
+    version: int
+    entries: dict[str, int]
+
+
+def application(identity: str, partition: TopicPartition) -> str:
+    return f"{identity}/{partition[0]}/{partition[1]}"
+
+
+def positions_of(found: Transactions, identity: str) -> dict[TopicPartition, int]:
+    """Next offset by topic-partition, of the log with this identity."""
+    positions: dict[TopicPartition, int] = {}
+    for name, version in found.entries.items():
+        owner, _, rest = name.partition(f"{identity}/")
+        topic, _, number = rest.rpartition("/")
+        if not owner and topic and number.isdigit():
+            positions[topic, int(number)] = version
+    return positions
+
+
+def read_transactions(log_folder: Path, version: int, known: Transactions | None = None) -> Transactions:
+    """The transactions at `version` or, if a checkpoint was just written, a little later. `known` saves work."""
+    if known is None or known.version > version:
+        known = _from_checkpoint(log_folder) or Transactions(-1, {})
+    if known.version >= version:
+        return known
+    entries = dict(known.entries)
+    for number in range(known.version + 1, version + 1):
+        entries.update(_of_commit(log_folder / f"{number:020d}.json"))
+    return Transactions(version, entries)
+
+
+def _of_commit(path: Path) -> dict[str, int]:
+    found = {}
+    try:
+        for line in path.read_bytes().splitlines():
+            if line.startswith(_TXN):
+                action = json.loads(line)["txn"]
+                found[action["appId"]] = action["version"]
+    except (OSError, ValueError, KeyError) as wrong:
+        raise LakeError(f"commit of a table cannot be read ({wrong})", where=str(path)) from None
+    return found
+
+
+def _from_checkpoint(log_folder: Path) -> Transactions | None:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        version = json.loads((log_folder / "_last_checkpoint").read_bytes())["version"]
+        path = log_folder / f"{version:020d}.checkpoint.parquet"
+        column = pq.read_table(path, columns=["txn"]).column("txn")
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, KeyError, pa.ArrowException) as wrong:
+        raise LakeError(f"checkpoint of a table cannot be read ({wrong})", where=str(log_folder)) from None
+    rows = [row for row in column.to_pylist() if row and row["appId"]]
+    return Transactions(version, {row["appId"]: row["version"] for row in rows})
