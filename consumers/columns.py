@@ -64,7 +64,8 @@ def _sort_out(schema: pa.Schema, rows: list[tuple[Any, ...]]) -> tuple[list[tupl
 def _refused(name: str, values: tuple[Any, ...]) -> tuple[Any, ...]:
     row = dict(zip(TABLES[name].names, values, strict=True))
     position = Position(row["topic"], row["partition"], row["offset"])
-    return dead_letter(position, f"a value does not fit its column in table {name}", row.get("data") or b"", None).values
+    reason = f"a value does not fit its column in table {name}"
+    return dead_letter(position, reason, row.get("data") or b"", None).values
 
 
 def _columns(schema: pa.Schema, rows: list[tuple[Any, ...]]) -> pa.Table:

@@ -12,8 +12,19 @@ from typing import Any, NamedTuple
 from schemas.codec import finite_or_none
 from schemas.envelope import Event, Position
 from schemas.events import (
-    BatchSealed, CancelRequested, EpisodeFinished, EpisodeRequested, Payload, ScoreRecorded, StepCompleted,
-    TaskRegistered, ToolCalled, ToolReturned, TurnGenerated, WeightsPublished)
+    BatchSealed,
+    CancelRequested,
+    EpisodeFinished,
+    EpisodeRequested,
+    Payload,
+    ScoreRecorded,
+    StepCompleted,
+    TaskRegistered,
+    ToolCalled,
+    ToolReturned,
+    TurnGenerated,
+    WeightsPublished,
+)
 from schemas.head import EpisodeHead
 
 
@@ -47,7 +58,7 @@ def event_row(event: Event, position: Position, run_id: str | None, admitted: bo
                           event.time_us, admitted, reason, event.data))
 
 
-def dead_letter(position: Position, reason: str, data: bytes, at_us: int) -> Row:
+def dead_letter(position: Position, reason: str, data: bytes, at_us: int | None) -> Row:
     return Row("dead_letters", (*position, reason, data, at_us))
 
 

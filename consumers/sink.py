@@ -1,0 +1,178 @@
+"""The sink: copies the log into the lake, exactly once.
+
+The lake is the authority on positions. Whatever goes wrong (a conflict with another sink, a failed write, partitions
+that move) has one answer: drop what is buffered, ask the lake where it stands, seek there, restore the heads of open
+episodes from its archive, go on. The group's committed offsets are for lag tools only.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from typing import TYPE_CHECKING
+
+from artifacts.store import ArtifactStore
+from consumers.columns import RowBuffer
+from consumers.folding import Folding
+from eventlog.log import EventLog, Subscription, TopicPartition
+from schemas.envelope import Record
+from schemas.errors import CommitConflictError, HeadraceError, LakeError, LogError
+from schemas.failpoints import hit
+from schemas.settings import Settings
+from schemas.topics import TOPICS, TRAJECTORIES
+
+if TYPE_CHECKING:
+    from lake.lake import Lake
+
+Positions = dict[TopicPartition, int]
+GROUP = "sink"
+_POLL_S = 0.05
+_MAX_FAILURES = 8
+"""Failures in a row, without any progress, after which the sink gives up."""
+_log = logging.getLogger("headrace.sink")
+
+
+class Sink:
+    """One writer of the lake. Several may run: partitions are shared, and the lake's commit settles every race."""
+
+    def __init__(self, log: EventLog, lake: Lake, artifacts: ArtifactStore, settings: Settings, *,
+                 member: str = "sink") -> None:
+        self._log, self._lake, self._settings, self._member = log, lake, settings, member
+        self._folding = Folding(artifacts)
+        self._buffer = RowBuffer()
+        self._start: Positions = {}
+        self._next: Positions = {}
+        """Next offset wanted, by partition that is ours."""
+        self._jumps: set[tuple[TopicPartition, int, int]] = set()
+        self._moved = True
+        self._since = self._rested = 0.0
+        self.flushes = self.conflicts = 0
+
+    def run(self, stop: threading.Event, until_idle: bool = False) -> None:
+        """Until `stop`, or until the lake covers what the log held when this was called.
+
+        Raises LakeError or LogError after a number of failures without progress.
+        """
+        self._lake.bind(self._log.identity)
+        self._moved = True
+        target = self._log.ends(TOPICS) if until_idle else None
+        subscription = self._log.subscribe(TOPICS, GROUP, "earliest", member=self._member,
+                                           on_assign=self._partitions_moved, on_revoke=self._partitions_moved)
+        try:
+            self._loop(subscription, stop, target)
+        finally:
+            subscription.close()
+
+    def _loop(self, subscription: Subscription, stop: threading.Event, target: Positions | None) -> None:
+        failures, flushes = 0, self.flushes
+        while not stop.is_set():
+            try:
+                if self._turn(subscription) and target is not None and self._covers(target):
+                    return
+            except (LakeError, OSError) as wrong:
+                self._moved = True
+                self.conflicts += isinstance(wrong, CommitConflictError)
+                failures = failures + 1 if self.flushes == flushes else 1
+                flushes = self.flushes
+                if failures >= _MAX_FAILURES:
+                    raise
+                _log.warning("starting over from the lake's position: %s", wrong)
+                stop.wait(0.05 * 2 ** failures)
+        if not self._moved:
+            self._flush(subscription)
+
+    def _turn(self, subscription: Subscription) -> bool:
+        """One poll and, if it is time, one flush. True when nothing is left to read or to write."""
+        records = subscription.poll(_POLL_S)
+        if self._moved:  # Records of this poll may lie beyond the lake's position: they will come again.
+            self._start_over(subscription)
+            return False
+        for record in records:
+            if not self._take(subscription, record):
+                break
+        if self._due(idle=not records):
+            self._flush(subscription)
+        return not records and not self._pending()
+
+    def _partitions_moved(self, partitions: frozenset[TopicPartition]) -> None:
+        """Called from within poll. What is buffered may now be another sink's to write."""
+        self._moved = True
+        self._drop()
+
+    def _start_over(self, subscription: Subscription) -> None:
+        self._drop()
+        ours = subscription.assignment()
+        at = self._lake.positions()
+        for part in ours:
+            subscription.seek(part, at.get(part, 0))
+        self._next = {part: at.get(part, 0) for part in ours}
+        self._start = dict(self._next)
+        written = {f"{topic}-{number}": at[topic, number] for topic, number in ours if (topic, number) in at}
+        self._folding.restore(self._lake, [number for topic, number in ours if topic == TRAJECTORIES], written)
+        self._moved = False
+
+    def _drop(self) -> None:
+        self._buffer.clear()
+        self._next = dict(self._start)
+
+    def _take(self, subscription: Subscription, record: Record) -> bool:
+        """Buffer the rows of the record that is wanted next. False after a jump: the poll's rest is not to be used."""
+        topic, number, offset = record.position
+        part = (topic, number)
+        wanted = self._next.get(part)
+        if wanted is None or offset < wanted:  # Read before a seek took effect, or not ours any more.
+            return True
+        if offset > wanted and (part, wanted, offset) not in self._jumps:
+            return self._ask_again(subscription, part, wanted, offset)
+        if not self._buffer.size:
+            self._since = time.monotonic()
+        self._buffer.add(self._folding.rows(record))
+        self._next[part] = offset + 1
+        return True
+
+    def _ask_again(self, subscription: Subscription, part: TopicPartition, wanted: int, offset: int) -> bool:
+        """Offsets are missing. Once more from the wanted one: what is then still missing is not there (trimmed, or
+        marks of transactions). The audit tells gaps apart."""
+        self._jumps.add((part, wanted, offset))
+        _log.warning("%s-%d: offsets %d to %d did not come; asking again", *part, wanted, offset - 1)
+        self._moved = True
+        return False
+
+    def _pending(self) -> bool:
+        return self._next != self._start
+
+    def _due(self, idle: bool) -> bool:
+        if not self._pending():
+            return False
+        now = time.monotonic()
+        if self._buffer.size >= self._settings.sink_flush_rows:
+            return True
+        return now >= self._rested and (idle or now - self._since >= self._settings.sink_flush_interval_s)
+
+    def _flush(self, subscription: Subscription) -> None:
+        if not self._pending():
+            return
+        began = time.monotonic()
+        end = {part: offset for part, offset in self._next.items() if offset > self._start[part]}
+        self._lake.commit(self._buffer.tables(), {part: self._start[part] for part in end}, end)
+        self._start = dict(self._next)
+        self._buffer.clear()
+        self.flushes += 1
+        hit("sink:before_offset_commit")
+        try:
+            subscription.commit(end)
+        except LogError as wrong:
+            _log.info("group offsets were not committed, which only lag tools mind: %s", wrong)
+        self._maintain()
+        self._rested = time.monotonic() + (time.monotonic() - began)
+
+    def _maintain(self) -> None:
+        try:
+            self._lake.maintain()
+        except HeadraceError as wrong:
+            _log.warning("compaction failed and changed nothing: %s", wrong)
+
+    def _covers(self, target: Positions) -> bool:
+        at = self._lake.positions()
+        return all(at.get(part, 0) >= end for part, end in target.items())

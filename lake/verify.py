@@ -1,0 +1,133 @@
+"""The audit of a lake: each check is one query that finds what should not be there, told in a sentence."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from lake.snapshot import snapshot_of
+
+if TYPE_CHECKING:
+    from lake.lake import Lake
+
+_LISTED = 5
+_ONE_ROW_EACH = {
+    "episode.requested": "requests", "episode.cancel_requested": "cancellations", "task.registered": "tasks",
+    "turn.generated": "turns", "tool.returned": "tool_calls", "episode.finished": "episodes",
+    "score.recorded": "scores", "batch.sealed": "batches", "step.completed": "steps", "weights.published": "weights"}
+"""Event type to the table in which each admitted event has exactly one row."""
+_MANIFEST_TABLES = ("batch_rows", "batch_dispositions")
+
+_OFFSETS = """
+with seen as (
+  select topic, partition, "offset" from raw_events
+  union select topic, partition, "offset" from raw_dead_letters),
+ends as (
+  select topic, partition, "offset" from seen
+  union all select unnest($topics), unnest($partitions), unnest($offsets)),
+spans as (
+  select *, lag("offset", 1, -1) over (partition by topic, partition order by "offset") as before from ends)
+select topic || '-' || partition || ': offsets ' || (before + 1) || ' to ' || ("offset" - 1) || ' are missing'
+from spans where before < "offset" - 1 order by topic, partition, "offset"
+"""
+_TWICE = """
+select topic || '-' || partition || ': offset ' || "offset" || ' is there ' || count(*) || ' times in {table}'
+from raw_{table} group by topic, partition, "offset" having count(*) > 1 order by topic, partition, "offset"
+"""
+_SEQUENCES = """
+select 'episode ' || subject || ': ' || count(*) || ' admitted events, sequences ' || min(sequence)
+  || ' to ' || max(sequence)
+from raw_events where topic = 'trajectories' and admitted group by subject
+having min(sequence) <> 0 or max(sequence) <> count(*) - 1 or count(distinct sequence) <> count(*) order by subject
+"""
+_ROW_WITHOUT_EVENT = """
+select '{table}: the row at ' || t.topic || '-' || t.partition || ' offset ' || t."offset"
+  || ' has no admitted {type} event'
+from raw_{table} t left join raw_events e
+  on e.topic = t.topic and e.partition = t.partition and e."offset" = t."offset" and e.type = '{type}' and e.admitted
+where e.id is null order by t.topic, t.partition, t."offset"
+"""
+_EVENT_WITHOUT_ROW = """
+select '{table}: no row for the {type} event at ' || e.topic || '-' || e.partition || ' offset ' || e."offset"
+from raw_events e anti join raw_{table} t using (topic, partition, "offset")
+  anti join raw_dead_letters d using (topic, partition, "offset")
+where e.type = '{type}' and e.admitted order by e.topic, e.partition, e."offset"
+"""
+_MANIFESTS = """
+select 'batch ' || b.batch_id || ': ' || b.episodes || ' episodes were sealed, ' || count(distinct r.episode_id)
+  || ' are in batch_rows'
+from batches b left join batch_rows r using (batch_id)
+anti join raw_dead_letters d on d.topic = b.topic and d.partition = b.partition and d."offset" = b."offset"
+group by b.batch_id, b.episodes having count(distinct r.episode_id) <> b.episodes order by 1
+"""
+_DECIDED = """
+select 'episode ' || d.episode_id || ' of run ' || d.run_id || ': decided ' || count(*) || ' times by sealed batches'
+from raw_batch_dispositions d semi join batches using (topic, partition, "offset")
+group by d.run_id, d.episode_id having count(*) > 1 order by 1
+"""
+_STRANGERS = """
+select 'batch ' || d.batch_id || ' decides episode ' || d.episode_id || ', which ' ||
+  case when r.episode_id is null then 'its run never requested' else 'was requested for evaluation' end
+from batch_dispositions d left join requests r using (run_id, episode_id)
+where r.episode_id is null or r.purpose = 'eval' order by 1
+"""
+_BOOKS = """
+with asked as (select run_id, count(distinct episode_id) as n from raw_requests group by 1),
+told as (select run_id, count(*) as n, count(distinct episode_id) as once from dispositions group by 1)
+select 'run ' || coalesce(a.run_id, t.run_id) || ': ' || coalesce(a.n, 0) || ' episodes requested, ' ||
+  coalesce(t.n, 0) || ' dispositions of ' || coalesce(t.once, 0) || ' episodes'
+from asked a full join told t using (run_id) where a.n is distinct from t.n or t.n is distinct from t.once order by 1
+"""
+_SCORES = """
+select 'score ' || s.score_id || ' of episode ' || s.episode_id || ': ' || case
+  when s.status <> 'ok' and s.reward is not null then 'a reward without status ok'
+  when s.status = 'ok' and s.reward is null then 'status ok without a reward'
+  when s.reward not between 0 and 1 then 'reward ' || s.reward || ' is outside of 0 to 1'
+  when s.status = 'ok' and s.evidence is null then 'no evidence'
+  else 'it judges another submission than the episode handed over' end
+from scores s left join raw_episodes e on e.episode_id = s.episode_id
+where (s.status <> 'ok' and s.reward is not null) or (s.status = 'ok' and (s.reward is null or s.evidence is null))
+  or s.reward not between 0 and 1 or (e.episode_id is not null and e.submission is distinct from s.submission)
+order by 1
+"""
+_EVIDENCE = "select score_id, episode_id, evidence from scores where status = 'ok' and evidence is not null order by 1"
+
+
+def problems(lake: Lake) -> Iterator[str]:
+    """Every broken promise that the tables show. At most a few of each kind are listed, then their number."""
+    positions = lake.positions()
+    snapshot = snapshot_of(positions)
+    yield from _told(lake.sql(_OFFSETS, snapshot, {
+        "topics": [topic for topic, _ in positions], "partitions": [number for _, number in positions],
+        "offsets": list(positions.values())}) if positions else None)
+    for query in _queries():
+        yield from _told(lake.sql(query, snapshot))
+    yield from _missing_evidence(lake, snapshot)
+
+
+def _queries() -> Iterator[str]:
+    for table in ("events", *_ONE_ROW_EACH.values()):
+        yield _TWICE.format(table=table)
+    yield _SEQUENCES
+    for kind, table in _ONE_ROW_EACH.items():
+        yield _ROW_WITHOUT_EVENT.format(table=table, type=kind)
+        yield _EVENT_WITHOUT_ROW.format(table=table, type=kind)
+    for table in _MANIFEST_TABLES:
+        yield _ROW_WITHOUT_EVENT.format(table=table, type="batch.sealed")
+    yield from (_MANIFESTS, _DECIDED, _STRANGERS, _BOOKS, _SCORES)
+
+
+def _told(result: pa.Table | None) -> Iterator[str]:
+    found = result.column(0).to_pylist() if result is not None else []
+    yield from found[:_LISTED]
+    if len(found) > _LISTED:
+        yield f"... and {len(found) - _LISTED} more like: {found[0]}"
+
+
+def _missing_evidence(lake: Lake, snapshot: dict[str, int]) -> Iterator[str]:
+    """Evidence is an artifact: a score that names one which is gone proves nothing."""
+    for row in lake.sql(_EVIDENCE, snapshot).to_pylist():
+        if not lake.artifacts.has(row["evidence"]):
+            yield f"score {row['score_id']} of episode {row['episode_id']}: its evidence is not in the artifact store"
