@@ -19,7 +19,11 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     pids: int = 256
     file_mb: int = 256
     output_kb: int = 256
+    """Kept of each output stream: the first half of it from the head, the rest from the tail."""
+    workspace_mb: int = 256
+    """What a sandbox may write in all: workspace, /tmp and /dev/shm together."""
     cpu_seconds: int | None = None
+    """Processor time of any one process."""
 
 
 class SandboxSpec(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,0 +1,234 @@
+"""Backend `bubblewrap`: a sandbox is an overlay over a shared lower layer, and one agent in namespaces of its own.
+
+Mounts and processes belong to the spawner, so `kill -9` of anything leaves neither on the host. The owner talks to the
+agent directly, and reads and writes the workspace through a descriptor of the merged overlay.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from artifacts.store import ArtifactStore
+from sandboxes import reaper, script
+from sandboxes.agent import Agent, Run
+from sandboxes.capture import capture
+from sandboxes.environment import PATH, environment_of
+from sandboxes.helper import Channel, Spawner
+from sandboxes.lower import Lower, Lowers
+from sandboxes.sandbox import ExecResult, SandboxSpec
+from sandboxes.snapshot import store
+from sandboxes.spawner import cgroups
+from sandboxes.workspace import read_file, write_file
+from schemas.errors import SandboxError
+from schemas.ids import new_id
+
+CAPABILITIES = frozenset({"files", "network", "processes", "output_limit", "deadline", "snapshot", "workspace_limit",
+                          "non_root", "readonly"})
+_SIGKILLED = 128 + 9
+
+
+class BubblewrapBackend:
+    """One spawner and its sandboxes. Thread-safe; a spawner that died is started again by the next acquire."""
+
+    name = "bubblewrap"
+    isolates = True
+
+    def __init__(self, root: Path, artifacts: ArtifactStore) -> None:
+        """Raises UnavailableError where bubblewrap or namespaces are missing."""
+        self.root, self.artifacts = root, artifacts
+        self.folder = reaper.OwnerFolder(root)
+        self._lock = threading.Lock()
+        self._open: set[BubblewrapSandbox] = set()
+        try:
+            self._spawner = Spawner(self.folder)
+        except BaseException:
+            self.folder.remove()
+            raise
+        self.lowers = Lowers(self.folder.path / "lower", artifacts, self._spawner.owner)
+        self.capabilities = CAPABILITIES | ({"memory", "pids", "oom"} if self._spawner.parents else set())
+
+    def acquire(self, spec: SandboxSpec) -> BubblewrapSandbox:
+        lower = self.lowers.take(spec)
+        try:
+            sandbox = self._start(spec, lower)
+        except BaseException:
+            self.lowers.release(lower)
+            raise
+        with self._lock:
+            self._open.add(sandbox)
+        return sandbox
+
+    def _start(self, spec: SandboxSpec, lower: Lower) -> BubblewrapSandbox:
+        limits = spec.limits
+        name = new_id()
+        message = {
+            "id": name, "lower": str(lower.path), "lease_s": spec.lease_s, "memory_mb": limits.memory_mb,
+            "pids": limits.pids, "workspace_mb": limits.workspace_mb,
+            "readonly": [(inside, str(Path(source).resolve())) for inside, source in sorted(spec.readonly.items())]}
+        try:
+            channel = self._spawner.acquire(message)
+        except ConnectionError:
+            channel = self._restarted().acquire(message)
+        return BubblewrapSandbox(self, name, spec, lower, channel, environment_of(spec.environment, PATH))
+
+    def _restarted(self) -> Spawner:
+        with self._lock:
+            if self._spawner.process.poll() is not None:
+                self._spawner = Spawner(self.folder)
+            return self._spawner
+
+    @property
+    def parents(self) -> cgroups.Parents | None:
+        return self._spawner.parents
+
+    @property
+    def owner(self) -> tuple[int, int] | None:
+        return self._spawner.owner
+
+    def forget(self, sandbox: BubblewrapSandbox) -> None:
+        with self._lock:
+            if sandbox not in self._open:
+                return
+            self._open.discard(sandbox)
+        if self._spawner.layer_on_disk:
+            reaper.remove_tree(self.folder.path / "lives" / sandbox.id)
+        self.lowers.release(sandbox.lower)
+
+    def reap(self) -> int:
+        return reaper.reap(self.root)
+
+    def close(self) -> None:
+        """Ends all sandboxes that are still open."""
+        for sandbox in list(self._open):
+            sandbox.close()
+        self._spawner.close()
+        self.folder.remove()
+
+
+class BubblewrapSandbox:
+    """One life. `close` may come from another thread while `exec` waits: the command dies with the sandbox."""
+
+    backend = "bubblewrap"
+
+    def __init__(self, owner: BubblewrapBackend, name: str, spec: SandboxSpec, lower: Lower, channel: Channel,
+                 environment: Mapping[str, str]) -> None:
+        self.id = name
+        self.lower = lower
+        self.initial = lower.digest
+        """Digest of the workspace as it was handed out."""
+        self.skipped: list[bytes] = []
+        """What the last snapshot left out: sockets, pipes, devices."""
+        self._backend, self._spec, self._channel, self._environment = owner, spec, channel, environment
+        self._busy = threading.Lock()
+        """Held by whoever uses the descriptors."""
+        self._gate = threading.Lock()
+        """Held while the spawner is asked for something."""
+        self._closed = False
+        self._agent: Agent | None = None
+        self._workspace = -1
+        self._oom_kills = 0
+        try:
+            self._boot(channel.answer())
+        except BaseException:
+            self._release()
+            channel.close()
+            raise
+
+    def exec(self, argv: Sequence[str], *, deadline_s: float = 30.0, stdin: bytes = b"",
+             environment: Mapping[str, str] | None = None, cwd: str | None = None) -> ExecResult:
+        line = script.command(argv, cwd or "", environment or {}, bool(stdin))
+        with self._busy:
+            agent = self._living_agent()
+            run = agent.run(line, stdin, deadline_s)
+            if run.cause:
+                self._kill(agent, run)
+            return self._result(run)
+
+    def read(self, path: str, limit_bytes: int = 16 << 20) -> bytes:
+        with self._busy:
+            return read_file(self._folder(), path, limit_bytes)
+
+    def write(self, path: str, data: bytes) -> None:
+        with self._busy:
+            write_file(self._folder(), path, data, self._backend.owner)
+
+    def snapshot(self) -> str:
+        with self._busy:
+            captured = capture(self._folder())
+        self.skipped = captured.skipped
+        return store(captured, self._backend.artifacts)
+
+    def close(self) -> None:
+        with self._gate:
+            if self._closed:
+                return
+            self._closed = True
+            try:
+                self._channel.ask("close")
+            except SandboxError:
+                self._channel.close()
+        with self._busy:
+            self._release()
+        self._backend.forget(self)
+
+    def _boot(self, descriptors: list[int]) -> None:
+        *ends, workspace = descriptors
+        if self._workspace >= 0:
+            os.close(self._workspace)
+        self._workspace = workspace
+        self._agent = Agent(ends, self._spec.limits, self._environment, rlimits=self._backend.parents is None)
+        self._agent.wait_until_ready()
+
+    def _living_agent(self) -> Agent:
+        """The agent; a new one over the same upper layer when the last command had to be killed."""
+        if self._agent is None:
+            self._boot(self._ask("start"))
+        assert self._agent is not None
+        return self._agent
+
+    def _ask(self, wanted: str) -> list[int]:
+        with self._gate:
+            if self._closed:
+                raise SandboxError("sandbox is closed", kind="sandbox_closed", value=self.id)
+            return self._channel.ask(wanted)
+
+    def _folder(self) -> int:
+        if self._closed:
+            raise SandboxError("sandbox is closed", kind="sandbox_closed", value=self.id)
+        return self._workspace
+
+    def _kill(self, agent: Agent, run: Run) -> None:
+        """When this returns no process of the sandbox is left, and all that they had written is in `run`."""
+        self._ask("kill")
+        agent.finish(run)
+        agent.close()
+        self._agent = None
+
+    def _result(self, run: Run) -> ExecResult:
+        oom = self._ran_out_of_memory()
+        if run.cause == "died" and not oom:
+            raise SandboxError("the sandbox broke: its agent died", value=self.id)
+        killed = oom and run.exit_code == _SIGKILLED
+        return ExecResult(
+            exit_code=None if killed else run.exit_code, stdout=run.stdout.kept, stderr=run.stderr.kept,
+            stdout_bytes=run.stdout.count, stderr_bytes=run.stderr.count,
+            truncated=run.stdout.truncated or run.stderr.truncated, timed_out=run.cause == "timed_out", oom=oom,
+            output_limit=run.cause == "output_limit", duration_s=time.monotonic() - run.started)
+
+    def _ran_out_of_memory(self) -> bool:
+        parents = self._backend.parents
+        kills = cgroups.oom_kills(parents, self.id) if parents else 0
+        more, self._oom_kills = kills > self._oom_kills, kills
+        return more
+
+    def _release(self) -> None:
+        if self._agent is not None:
+            self._agent.close()
+            self._agent = None
+        if self._workspace >= 0:
+            os.close(self._workspace)
+            self._workspace = -1

@@ -1,0 +1,113 @@
+"""The owner's side of the spawner: starts it, hands it requests, notices its death."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import socket
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from sandboxes.interpreter import NAMES, interpreter
+from sandboxes.reaper import OwnerFolder, cgroup_folders
+from sandboxes.spawner import cgroups, wire
+from schemas.errors import SandboxError, UnavailableError
+
+REPLY_S = 30.0
+"""No answer of the spawner for this long means that it is stuck."""
+_START_S = 20.0
+_BOOT = "import sys;sys.path.insert(0,sys.argv.pop());from sandboxes.spawner.loop import run;run()"
+_ROOT = Path(__file__).resolve().parent.parent
+HINT = ("install it with `apt-get install bubblewrap` (user namespaces must be allowed: "
+        "`sysctl kernel.unprivileged_userns_clone=1`), or choose `--sandbox process`, which does not isolate")
+
+
+class Spawner:
+    """One helper process. `user` and `group` own the files of sandboxes; None where that is simply us."""
+
+    def __init__(self, folder: OwnerFolder, seccomp: bytes = b"") -> None:
+        bwrap = shutil.which("bwrap")
+        if bwrap is None:
+            raise UnavailableError("sandbox backend `bubblewrap` cannot run: no `bwrap` on the PATH", hint=HINT)
+        self._main, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        flags = ["-I", "-S", *(["-B"] if sys.dont_write_bytecode else [])]
+        setup = {"owner": os.getpid(), "token": folder.token, "state": str(folder.path), "bwrap": bwrap,
+                 "python": interpreter(), "python_names": NAMES, "seccomp": seccomp.hex()}
+        with theirs, (folder.path / "spawner.log").open("ab") as log:
+            self.process = subprocess.Popen(
+                [sys.executable, *flags, "-c", _BOOT, json.dumps(setup), str(_ROOT)], stdin=theirs, stdout=subprocess.DEVNULL, stderr=log,
+                pass_fds=(folder.lock,), env={"PATH": "/usr/bin:/bin"}, cwd="/")
+        self._main.settimeout(_START_S)
+        hello = self._hello(folder)
+        self._main.settimeout(None)
+        self.owner = (hello["user"], hello["group"]) if os.geteuid() == 0 else None
+        self.parents = cgroups.Parents(**hello["cgroups"]) if hello["cgroups"] else None
+        self.layer_on_disk: bool = hello["layer_on_disk"]
+        folder.record(cgroup_folders(self.parents))
+
+    def _hello(self, folder: OwnerFolder) -> dict[str, Any]:
+        try:
+            hello, _ = wire.receive(self._main)
+        except TimeoutError:
+            hello = {"error": "its helper process does not answer"}
+        if hello is None:
+            log = (folder.path / "spawner.log").read_text(errors="replace").strip()
+            hello = {"error": log.splitlines()[-1] if log else "its helper process ended at once"}
+        if "error" in hello:
+            self.close()
+            raise UnavailableError(f"sandbox backend `bubblewrap` cannot run: {hello['error']}", hint=HINT)
+        return hello
+
+    def acquire(self, message: dict[str, Any]) -> Channel:
+        """Ask for a sandbox; its own channel. Raises ConnectionError when the spawner is gone."""
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with theirs:
+            try:
+                wire.send(self._main, message, [theirs.fileno()])
+            except BaseException:
+                ours.close()
+                raise
+        ours.settimeout(REPLY_S)
+        return Channel(ours)
+
+    def close(self) -> None:
+        self._main.close()
+        try:
+            self.process.wait(REPLY_S)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+
+
+class Channel:
+    """Requests about one sandbox, one at a time."""
+
+    def __init__(self, link: socket.socket) -> None:
+        self._link = link
+
+    def ask(self, wanted: str) -> list[int]:
+        try:
+            wire.send(self._link, {"do": wanted})
+        except OSError:
+            raise SandboxError("the helper process of the sandbox is gone, or its lease has ended") from None
+        return self.answer()
+
+    def answer(self) -> list[int]:
+        """Descriptors of the reply. Raises SandboxError with what went wrong."""
+        try:
+            message, descriptors = wire.receive(self._link)
+        except TimeoutError:
+            raise SandboxError("the helper process of the sandbox does not answer", value=REPLY_S) from None
+        if message is None:
+            raise SandboxError("the helper process of the sandbox is gone, or its lease has ended")
+        if "error" in message:
+            raise SandboxError(f"sandbox cannot be started: {message['error']}", kind="sandbox_start")
+        if "closed" in message:
+            self._link.close()
+        return descriptors
+
+    def close(self) -> None:
+        self._link.close()

@@ -1,0 +1,243 @@
+"""Backend `process`: commands run as we do, in a temporary folder. It isolates nothing and must be asked for by name.
+
+Paths: the workspace is a folder of the host. A word of a command that starts with /workspace, or with a read-only
+mount (`/tools/calc`), is mapped to the host's path; inside scripts use relative paths, `$HEADRACE_WORKSPACE`, or a
+tool's bare name: folders mounted read-only are on the PATH. What is mounted read-only is the host's own copy.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import resource
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from artifacts.store import ArtifactStore
+from sandboxes import reaper, script, snapshot
+from sandboxes.capture import capture
+from sandboxes.environment import SYSTEM_PATH, environment_of
+from sandboxes.interpreter import NAMES
+from sandboxes.lower import manifest_for
+from sandboxes.output import KILL_BYTES, Stream
+from sandboxes.sandbox import ExecResult, Limits, SandboxSpec
+from sandboxes.workspace import INSIDE, read_file, write_file
+from schemas.errors import SandboxError
+from schemas.ids import new_id
+
+_MARK = "HEADRACE_SANDBOX"
+_POLL_S = 0.05
+_warned = False
+
+
+class ProcessBackend:
+    """Folders below the owner's folder in the state directory; gone with `close`, or by the reaper."""
+
+    name = "process"
+    isolates = False
+    capabilities = frozenset({"output_limit", "deadline", "snapshot"})
+
+    def __init__(self, root: Path, artifacts: ArtifactStore) -> None:
+        _warn_once()
+        self.root, self.artifacts = root, artifacts
+        self.folder = reaper.OwnerFolder(root)
+        self.tools = self.folder.path / "python"
+        self.tools.mkdir()
+        for name in NAMES:
+            (self.tools / name).symlink_to(sys.executable)
+
+    def acquire(self, spec: SandboxSpec) -> ProcessSandbox:
+        return ProcessSandbox(self, spec)
+
+    def reap(self) -> int:
+        return reaper.reap(self.root)
+
+    def close(self) -> None:
+        self.folder.remove()
+
+
+class ProcessSandbox:
+    backend = "process"
+
+    def __init__(self, owner: ProcessBackend, spec: SandboxSpec) -> None:
+        self.id = new_id()
+        self._backend, self._spec = owner, spec
+        self._folder = owner.folder.path / self.id
+        self._work = self._folder / "workspace"
+        self._readonly = sorted(((inside, str(Path(source).resolve())) for inside, source in spec.readonly.items()),
+                                reverse=True)
+        self.initial, manifest, large = manifest_for(spec, owner.artifacts)
+        self.skipped: list[bytes] = []
+        self._workspace = -1
+        self._group = 0
+        self._lock = threading.Lock()
+        try:
+            (self._folder / "tmp").mkdir(parents=True)
+            self._work.mkdir()
+            snapshot.restore(manifest, lambda name: large.get(name) or owner.artifacts.get(name), self._work)
+            self._workspace = os.open(self._work, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        except OSError as wrong:
+            reaper.remove_tree(self._folder)
+            raise SandboxError(f"sandbox cannot be started: {wrong}", kind="sandbox_start") from None
+
+    def exec(self, argv: Sequence[str], *, deadline_s: float = 30.0, stdin: bytes = b"",
+             environment: Mapping[str, str] | None = None, cwd: str | None = None) -> ExecResult:
+        script.check(argv)
+        folder = self._host_path(os.path.join(INSIDE, cwd or ""))
+        if not os.path.isdir(folder):
+            return _refused(126, f"{os.path.join(INSIDE, cwd or '')}: no such folder\n")
+        started = time.monotonic()
+        with self._open_stdin(stdin) as given:
+            try:
+                process = subprocess.Popen(
+                    [self._host_path(word) for word in argv], stdin=given, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                    cwd=folder, env=self._environment(environment or {}), process_group=0,
+                    preexec_fn=_limiter(self._spec.limits))
+            except FileNotFoundError:
+                return _refused(127, f"{argv[0]}: command not found\n")
+            except OSError:
+                return _refused(126, f"{argv[0]}: permission denied\n")
+        with self._lock:
+            self._group = process.pid
+        return self._follow(process, started, deadline_s)
+
+    def read(self, path: str, limit_bytes: int = 16 << 20) -> bytes:
+        return read_file(self._open_folder(), path, limit_bytes)
+
+    def write(self, path: str, data: bytes) -> None:
+        write_file(self._open_folder(), path, data, None)
+
+    def snapshot(self) -> str:
+        captured = capture(self._open_folder())
+        self.skipped = captured.skipped
+        return snapshot.store(captured, self._backend.artifacts)
+
+    def close(self) -> None:
+        self._kill_all()
+        if self._workspace >= 0:
+            os.close(self._workspace)
+            self._workspace = -1
+        reaper.remove_tree(self._folder)
+
+    def _follow(self, process: subprocess.Popen[bytes], started: float, deadline_s: float) -> ExecResult:
+        assert process.stdout and process.stderr
+        keep = self._spec.limits.output_kb << 10
+        out, err = Stream(process.stdout.fileno(), keep), Stream(process.stderr.fileno(), keep)
+        for stream in (out, err):
+            os.set_blocking(stream.descriptor, False)
+        cause = ""
+        try:
+            while process.poll() is None and not cause:
+                _wait_for(process, (out, err), min(_POLL_S, max(0.0, started + deadline_s - time.monotonic())))
+                out.drain()
+                err.drain()
+                if out.count + err.count > KILL_BYTES:
+                    cause = "output_limit"
+                elif time.monotonic() >= started + deadline_s:
+                    cause = "timed_out"
+            self._kill_all()
+            process.wait()
+            for stream in (out, err):
+                stream.drain()
+        finally:
+            process.stdout.close()
+            process.stderr.close()
+        code = process.returncode
+        return ExecResult(
+            exit_code=None if cause else (code if code >= 0 else 128 - code), stdout=out.kept, stderr=err.kept,
+            stdout_bytes=out.count, stderr_bytes=err.count, truncated=out.truncated or err.truncated,
+            timed_out=cause == "timed_out", output_limit=cause == "output_limit", duration_s=time.monotonic() - started)
+
+    def _kill_all(self) -> None:
+        """The command's process group, and what left the group but still carries our mark."""
+        with self._lock:
+            group, self._group = self._group, 0
+        if not group:
+            return
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(group, signal.SIGKILL)
+        mark = f"{_MARK}={self.id}".encode()
+        for entry in os.scandir("/proc"):
+            if entry.name.isdigit():
+                with contextlib.suppress(OSError):
+                    if mark in Path(entry.path, "environ").read_bytes().split(b"\0"):
+                        os.kill(int(entry.name), signal.SIGKILL)
+
+    def _host_path(self, word: str) -> str:
+        for inside, source in (*self._readonly, (INSIDE, str(self._work))):
+            if word == inside or word.startswith(inside.rstrip("/") + "/"):
+                return source + word[len(inside.rstrip("/")):]
+        return word
+
+    def _environment(self, extra: Mapping[str, str]) -> dict[str, str]:
+        tools = [source for _, source in self._readonly if os.path.isdir(source)]
+        path = ":".join([str(self._backend.tools), *tools, SYSTEM_PATH])
+        own = {"HOME": str(self._work), "PWD": str(self._work), "TMPDIR": str(self._folder / "tmp"),
+               "HEADRACE_WORKSPACE": str(self._work), _MARK: self.id}
+        return {**environment_of(self._spec.environment, path), **own, **extra}
+
+    @contextlib.contextmanager
+    def _open_stdin(self, data: bytes):  # type: ignore[no-untyped-def]
+        descriptor = os.open("/dev/null", os.O_RDONLY) if not data else os.memfd_create("stdin")
+        try:
+            view = memoryview(data)
+            while view:
+                view = view[os.write(descriptor, view):]
+            if data:
+                os.lseek(descriptor, 0, os.SEEK_SET)
+            yield descriptor
+        finally:
+            os.close(descriptor)
+
+    def _open_folder(self) -> int:
+        if self._workspace < 0:
+            raise SandboxError("sandbox is closed", kind="sandbox_closed", value=self.id)
+        return self._workspace
+
+
+def _limiter(limits: Limits) -> Callable[[], None]:
+    wanted = [(resource.RLIMIT_CORE, 0), (resource.RLIMIT_FSIZE, limits.file_mb << 20),
+              (resource.RLIMIT_AS, limits.memory_mb << 20)]
+    if limits.cpu_seconds is not None:
+        wanted.append((resource.RLIMIT_CPU, limits.cpu_seconds))
+
+    def limit() -> None:
+        for kind, value in wanted:
+            resource.setrlimit(kind, (value, value))
+
+    return limit
+
+
+def _wait_for(process: subprocess.Popen[bytes], streams: tuple[Stream, Stream], timeout_s: float) -> None:
+    import select
+
+    descriptor = os.pidfd_open(process.pid)
+    try:
+        poll = select.poll()
+        poll.register(descriptor, select.POLLIN)
+        for stream in streams:
+            if not stream.ended:
+                poll.register(stream.descriptor, select.POLLIN)
+        poll.poll(timeout_s * 1000)
+    finally:
+        os.close(descriptor)
+
+
+def _refused(code: int, message: str) -> ExecResult:
+    raw = message.encode(errors="surrogateescape")
+    return ExecResult(exit_code=code, stderr=raw, stderr_bytes=len(raw))
+
+
+def _warn_once() -> None:
+    global _warned
+    if not _warned:
+        _warned = True
+        print("warning: sandbox backend `process` does not isolate: commands run with your rights and see your files",
+              file=sys.stderr)
+
+

@@ -1,0 +1,164 @@
+"""Leases: an owner's folder in `home/sandboxes`, and the reaper that removes what dead owners left.
+
+Liveness is a file lock, which the kernel drops when the last process that holds it ends: no process id can be mistaken
+for a later one. Owner and spawner both hold it, so what is unlocked has no process left that could use it.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import signal
+import time
+from pathlib import Path
+
+import msgspec
+
+from schemas.ids import new_id, now_us
+from sandboxes.spawner import cgroups
+
+LOCK = "lease"
+_HALF_MADE_S = 3600.0
+
+
+class Lease(msgspec.Struct, frozen=True, kw_only=True):
+    """Who made an owner's folder; written for people, and for the cgroups that the reaper has to find."""
+
+    pid: int
+    started_ticks: int
+    host: str
+    opened_us: int
+    cgroups: list[str] = []
+
+
+class OwnerFolder:
+    """This process's folder in the state directory, locked for as long as we live."""
+
+    def __init__(self, root: Path) -> None:
+        self.token = f"{os.getpid()}-{new_id()[-12:]}"
+        self.path = root / self.token
+        root.mkdir(parents=True, exist_ok=True)
+        beside = root / f".{self.token}"
+        beside.mkdir(mode=0o755)
+        self.lock = os.open(beside / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        fcntl.flock(self.lock, fcntl.LOCK_EX)
+        self.record([])
+        beside.rename(self.path)
+
+    def record(self, cgroup_folders: list[str]) -> None:
+        lease = Lease(pid=os.getpid(), started_ticks=started_ticks(os.getpid()) or 0, host=os.uname().nodename,
+                      opened_us=now_us(), cgroups=cgroup_folders)
+        data = msgspec.json.encode(lease)
+        os.pwrite(self.lock, data, 0)
+        os.ftruncate(self.lock, len(data))
+
+    def remove(self) -> None:
+        remove_tree(self.path)
+        if self.lock >= 0:
+            os.close(self.lock)
+            self.lock = -1
+
+
+def started_ticks(pid: int) -> int | None:
+    """When a process started, in clock ticks since boot; None when there is no such process."""
+    try:
+        text = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return None
+    return int(text.rpartition(")")[2].split()[19])
+
+
+def reap(root: Path) -> int:
+    """Remove the folders and cgroups of dead owners, never those of live ones; how many owners."""
+    count = 0
+    for folder in sorted(root.iterdir()) if root.is_dir() else ():
+        if folder.name.startswith("."):
+            count += _reap_half_made(folder)
+        elif folder.is_dir():
+            count += _reap_owner(folder)
+    return count
+
+
+def _reap_half_made(folder: Path) -> bool:
+    """A folder whose owner died before it had taken its name; young ones may still be on their way."""
+    try:
+        if time.time() - folder.stat().st_mtime < _HALF_MADE_S:
+            return False
+    except FileNotFoundError:
+        return False
+    remove_tree(folder)
+    return True
+
+
+def _reap_owner(folder: Path) -> bool:
+    try:
+        lock = os.open(folder / LOCK, os.O_RDWR | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return False
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        for path in _recorded_cgroups(os.pread(lock, 1 << 16, 0)):
+            remove_cgroup(Path(path))
+        remove_tree(folder)
+    except BlockingIOError:
+        return False
+    finally:
+        os.close(lock)
+    return True
+
+
+def _recorded_cgroups(data: bytes) -> list[str]:
+    try:
+        return msgspec.json.decode(data, type=Lease).cgroups
+    except msgspec.MsgspecError:
+        return []
+
+
+def remove_cgroup(path: Path, deadline_s: float = 2.0) -> None:
+    """Kill what is left in a cgroup and those below it, then remove them."""
+    if not path.is_dir():
+        return
+    for below in [child for child in path.iterdir() if child.is_dir()]:
+        remove_cgroup(below, deadline_s)
+    deadline = time.monotonic() + deadline_s
+    while True:
+        for pid in _members(path):
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except ProcessLookupError:
+                pass
+        try:
+            path.rmdir()
+            return
+        except FileNotFoundError:
+            return
+        except OSError:
+            if time.monotonic() > deadline:
+                return
+            time.sleep(0.005)
+
+
+def _members(path: Path) -> list[int]:
+    try:
+        return [int(line) for line in (path / "cgroup.procs").read_text().split()]
+    except OSError:
+        return []
+
+
+def remove_tree(path: Path) -> None:
+    """Remove a folder whatever the modes of the folders in it. Follows no link."""
+    shutil.rmtree(path, ignore_errors=True)
+    if not path.is_dir():
+        return
+    path.chmod(0o700)
+    for folder, names, _ in os.walk(path):
+        for name in names:
+            inner = os.path.join(folder, name)
+            if not os.path.islink(inner):
+                os.chmod(inner, 0o700)
+    shutil.rmtree(path, ignore_errors=True)
+
+
+def cgroup_folders(parents: cgroups.Parents | None) -> list[str]:
+    return list(dict.fromkeys((parents.memory, parents.pids))) if parents else []

@@ -1,0 +1,88 @@
+"""What is said to the agent: the `sh` that is process 1 of a sandbox and runs one command after the other.
+
+The agent reads its script from descriptor 0 (a socket) and answers there; output of commands goes through pipes of its
+own (3 and 4), so no output can pass for a result. It is process 1, so no command can signal it, and its binary is not
+readable, so no command can trace it or open its descriptors. After each command it kills and reaps whatever is left.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping, Sequence
+
+from sandboxes.sandbox import Limits
+from sandboxes.workspace import INSIDE
+from schemas.errors import SandboxError
+
+READY = b"ready\n"
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
+_PLAIN = re.compile(rb"[A-Za-z0-9_@%+:,./-]+\Z")
+# Nothing but process 1 is left when `kill` finds nobody; the subshell makes it reap the dead.
+_SWEEP = b"while kill -9 -1;do (:);done;"
+_CLOSE = b"3>&- 4>&- 5>&-"
+
+
+def quote(text: str | bytes) -> bytes:
+    """One shell word. Raises SandboxError for a NUL, which no argument can hold."""
+    raw = os.fsencode(text)
+    if _PLAIN.match(raw):
+        return raw
+    if b"\0" in raw:
+        raise SandboxError("an argument cannot hold a NUL byte", kind="bad_command", value=text)
+    return b"'" + raw.replace(b"'", b"'\\''") + b"'"
+
+
+def check(argv: Sequence[str]) -> None:
+    """Raises SandboxError for what no system could run."""
+    if not argv or not argv[0]:
+        raise SandboxError("a command needs at least one word", kind="bad_command", value=list(argv))
+    if any("\0" in word for word in argv):
+        raise SandboxError("an argument cannot hold a NUL byte", kind="bad_command", value=list(argv))
+
+
+def prologue(limits: Limits, environment: Mapping[str, str], rlimits: bool) -> bytes:
+    """What a new agent runs first: resource limits, the environment of all commands, then `ready`.
+
+    `rlimits`: memory and processes too, where no cgroup limits them.
+    """
+    lines = [b"ulimit -c 0", b"ulimit -n 1024", b"ulimit -f %d" % (limits.file_mb * 2048)]
+    if limits.cpu_seconds is not None:
+        lines.append(b"ulimit -t %d" % limits.cpu_seconds)
+    if rlimits:
+        lines += [b"ulimit -v %d" % (limits.memory_mb * 1024),
+                  b"ulimit -u %d 2>&- || ulimit -p %d" % (limits.pids, limits.pids)]
+    lines += [b"export %s=%s" % (name.encode(), quote(value)) for name, value in environment.items()]
+    lines.append(b"exec 2>/dev/null;echo ready >&0\n")
+    return b"\n".join(lines)
+
+
+def command(argv: Sequence[str], cwd: str, environment: Mapping[str, str], has_stdin: bool) -> bytes:
+    """The line that runs one command and answers with its exit code.
+
+    Like a shell's: 127 for a command that is not found, 126 for one that cannot be run, 128 + n after signal n.
+    """
+    check(argv)
+    words = [quote(word) for word in argv]
+    program, name = words[0], words[0]
+    body = []
+    odd = []
+    for key, value in environment.items():
+        if _NAME.match(key):
+            body.append(b"export %s=%s;" % (key.encode(), quote(value)))
+        else:
+            odd.append(quote(f"{key}={value}"))
+    if odd or argv[0].startswith("-"):
+        words = [b"env", *odd, b"--", *words]
+        program = b"env"
+    if cwd:
+        folder = quote(os.path.join(INSIDE, cwd))
+        body.append(b"cd %s 2>/dev/null||{ printf '%%s: no such folder\\n' %s>&2;exit 126;};unset OLDPWD;"
+                    % (folder, folder))
+    body.append(b"command -v %s>/dev/null||{ [ -e %s ]&&{ printf '%%s: permission denied\\n' %s>&2;exit 126;};"
+                b"printf '%%s: command not found\\n' %s>&2;exit 127;};exec " % (program, name, name, name))
+    body += [b" ".join(words)]
+    source = b"/proc/self/fd/5" if has_stdin else b"/dev/null"
+    # In `eval` the shell's own messages do not count the lines of earlier commands.
+    return b"".join((b"(eval ", quote(b"".join(body)), b") <", source, b" >/proc/self/fd/3 2>/proc/self/fd/4 ", _CLOSE,
+                     b";s=$?;", _SWEEP, b"echo $s >&0\n"))

@@ -1,0 +1,125 @@
+"""Memory and process limits by cgroup, version 1 or 2, where we may make one; rlimits stand in elsewhere."""
+
+from __future__ import annotations
+
+import os
+from typing import NamedTuple
+
+ROOT = "/sys/fs/cgroup"
+
+
+class Parents(NamedTuple):
+    """Where an owner's cgroups hang: `memory` and `pids` are one folder in version 2."""
+
+    version: int
+    memory: str
+    pids: str
+
+
+def make_parents(token: str, root: str = ROOT) -> Parents | None:
+    """The owner's own cgroup `headrace-<token>`; None where cgroups cannot be made."""
+    name = f"headrace-{token}"
+    try:
+        if os.path.exists(f"{root}/cgroup.controllers"):
+            return _make_v2(f"{root}/{name}", root)
+        return _make_v1(name, root)
+    except OSError:
+        return None
+
+
+def _make_v2(path: str, root: str) -> Parents | None:
+    with open(f"{root}/cgroup.controllers") as file:
+        if not {"memory", "pids"} <= set(file.read().split()):
+            return None
+    with open(f"{root}/cgroup.subtree_control", "w") as file:
+        file.write("+memory +pids")
+    os.mkdir(path)
+    try:
+        with open(f"{path}/cgroup.subtree_control", "w") as file:
+            file.write("+memory +pids")
+    except OSError:
+        os.rmdir(path)
+        raise
+    return Parents(2, path, path)
+
+
+def _make_v1(name: str, root: str) -> Parents:
+    made = []
+    try:
+        for controller in ("memory", "pids"):
+            path = f"{root}/{controller}{_own_v1(controller, root)}/{name}"
+            os.mkdir(path)
+            made.append(path)
+    except OSError:
+        for path in made:
+            os.rmdir(path)
+        raise
+    return Parents(1, *made)
+
+
+def _own_v1(controller: str, root: str) -> str:
+    """Our own cgroup below the controller's mount, so that limits above us still hold."""
+    with open("/proc/self/cgroup") as file:
+        for line in file:
+            _, controllers, path = line.rstrip("\n").split(":", 2)
+            if controller in controllers.split(",") and path != "/" and os.path.isdir(f"{root}/{controller}{path}"):
+                return path
+    return ""
+
+
+def make(parents: Parents, name: str, memory_mb: int, pids: int) -> None:
+    memory, processes = f"{parents.memory}/{name}", f"{parents.pids}/{name}"
+    os.mkdir(memory)
+    if processes != memory:
+        os.mkdir(processes)
+    size = str(memory_mb << 20)
+    if parents.version == 2:
+        _write(f"{memory}/memory.max", size)
+        _write_if_there(f"{memory}/memory.swap.max", "0")
+        _write_if_there(f"{memory}/memory.oom.group", "0")
+    else:
+        _write(f"{memory}/memory.limit_in_bytes", size)
+        _write_if_there(f"{memory}/memory.memsw.limit_in_bytes", size)
+    _write(f"{processes}/pids.max", str(pids))
+
+
+def join(parents: Parents, name: str, pid: int) -> None:
+    for folder in dict.fromkeys((parents.memory, parents.pids)):
+        _write(f"{folder}/{name}/cgroup.procs", str(pid))
+
+
+def remove(parents: Parents, name: str) -> None:
+    for folder in dict.fromkeys((parents.memory, parents.pids)):
+        try:
+            os.rmdir(f"{folder}/{name}" if name else folder)
+        except OSError:
+            pass
+
+
+def oom_kills(parents: Parents, name: str) -> int:
+    """How many processes of this sandbox the memory limit has killed."""
+    path = f"{parents.memory}/{name}/" + ("memory.events" if parents.version == 2 else "memory.oom_control")
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return 0
+    try:
+        text = os.read(descriptor, 4096)
+    finally:
+        os.close(descriptor)
+    return next((int(line.split()[1]) for line in text.splitlines() if line.startswith(b"oom_kill ")), 0)
+
+
+def _write(path: str, text: str) -> None:
+    descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
+    try:
+        os.write(descriptor, text.encode())
+    finally:
+        os.close(descriptor)
+
+
+def _write_if_there(path: str, text: str) -> None:
+    try:
+        _write(path, text)
+    except OSError:
+        pass

@@ -1,0 +1,211 @@
+"""One sandbox as the spawner sees it: its mounts, its cgroup, its bubblewrap process."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import time
+from typing import Any, NamedTuple
+
+from sandboxes.spawner import cgroups, mounts, wire
+
+BWRAP_USER = 1000
+NOBODY = 65534
+WORKSPACE = "/workspace"
+PYTHON = "/opt/python"
+AGENT_FOLDER = "/etc/headrace"
+_INFO, _SECCOMP = 6, 7
+
+
+class Host(NamedTuple):
+    """What all lives of a spawner share."""
+
+    bwrap: str
+    stage: str
+    state: str
+    unprivileged: bool
+    layer_on_disk: bool
+    parents: cgroups.Parents | None
+    python: str
+    """Where the interpreter's installation is mounted inside; empty: it lies in /usr."""
+    seccomp: int
+    null: int
+
+    @property
+    def user(self) -> int:
+        """Who runs bubblewrap: never root, whose mere uid opens /proc/sys for writing, capabilities or not."""
+        return os.geteuid() if self.unprivileged else NOBODY
+
+    @property
+    def group(self) -> int:
+        return os.getegid() if self.unprivileged else NOBODY
+
+
+class Life:
+    """From acquire to close. `waiting` is the request that has not been answered yet."""
+
+    def __init__(self, name: str, channel: socket.socket, spec: dict[str, Any], host: Host) -> None:
+        self.name, self.channel, self.spec, self.host = name, channel, spec, host
+        self.folder = f"{host.stage}/lives/{name}"
+        self.expires = time.monotonic() + float(spec["lease_s"])
+        self.waiting = ""
+        self.outer_pid = 0
+        self.outer = self.inner = self.info = -1
+        self.said = b""
+        self.ends: list[int] = []
+        self.error_end = -1
+
+    def prepare(self) -> None:
+        """The fresh upper layer over the lower one, read-only mounts, and the cgroup."""
+        host, spec = self.host, self.spec
+        os.mkdir(self.folder)
+        if host.layer_on_disk:
+            os.makedirs(f"{host.state}/lives/{self.name}")
+            mounts.bind(f"{host.state}/lives/{self.name}", self.folder)
+        else:
+            mounts.mount_layer(self.folder, spec["workspace_mb"])
+        lower = spec["lower"]
+        for name, mode in (("upper", os.stat(lower).st_mode & 0o7777), ("tmp", 0o1777), ("shm", 0o1777)):
+            path = f"{self.folder}/{name}"
+            os.mkdir(path)
+            os.chown(path, host.user, host.group)
+            os.chmod(path, mode)
+        os.mkdir(f"{self.folder}/work")
+        os.mkdir(f"{self.folder}/workspace")
+        mounts.mount_overlay(lower, f"{self.folder}/upper", f"{self.folder}/work", f"{self.folder}/workspace",
+                             host.unprivileged)
+        for number, (_, source) in enumerate(spec["readonly"]):
+            target = f"{self.folder}/readonly-{number}"
+            if os.path.isdir(source):
+                os.mkdir(target)
+            else:
+                os.close(os.open(target, os.O_CREAT | os.O_WRONLY | os.O_EXCL))
+            mounts.bind(source, target)
+        if host.parents:
+            cgroups.make(host.parents, self.name, spec["memory_mb"], spec["pids"])
+
+    def spawn(self) -> None:
+        """Start bubblewrap with the agent in it; `started` follows when it has told the agent's process id."""
+        host = self.host
+        control, agent_end = socket.socketpair()
+        pipes = [os.pipe(), os.pipe(), os.pipe()]
+        (out, out_end), (error, error_end), (info, info_end) = pipes
+        stdin = os.memfd_create("stdin")
+        seccomp = os.open(f"/proc/self/fd/{host.seccomp}", os.O_RDONLY) if host.seccomp >= 0 else -1
+        for descriptor in (out_end, error_end, stdin):
+            os.fchown(descriptor, host.user, host.group)
+        placed = [(agent_end.fileno(), 0), (host.null, 1), (error_end, 2), (out_end, 3), (error_end, 4), (stdin, 5),
+                  (info_end, _INFO)]
+        if seccomp >= 0:
+            placed.append((seccomp, _SECCOMP))
+        try:
+            self.outer_pid = self._posix_spawn([(os.POSIX_SPAWN_DUP2, held, number) for held, number in placed])
+        finally:
+            agent_end.close()
+            for descriptor in (out_end, error_end, info_end, seccomp):
+                if descriptor >= 0:
+                    os.close(descriptor)
+            self.ends = [control.detach(), out, error, stdin]
+            self.info = info
+        self.said = b""
+        self.outer = os.pidfd_open(self.outer_pid)
+
+    def _posix_spawn(self, actions: list[tuple[int, ...]]) -> int:
+        host = self.host
+        if not host.unprivileged:
+            os.setresgid(NOBODY, NOBODY, 0)
+            os.setresuid(NOBODY, NOBODY, 0)
+        try:
+            return os.posix_spawn(host.bwrap, self._arguments(), {"PATH": AGENT_FOLDER}, file_actions=actions,
+                                  setsigdef=[signal.SIGPIPE, signal.SIGXFSZ, signal.SIGINT])
+        finally:
+            if not host.unprivileged:
+                os.setresuid(0, 0, 0)
+                os.setresgid(0, 0, 0)
+
+    def _arguments(self) -> list[str]:
+        found = [
+            self.host.bwrap, "--unshare-all", "--unshare-user", "--uid", str(BWRAP_USER), "--gid", str(BWRAP_USER),
+            "--hostname", "sandbox", "--die-with-parent", "--new-session", "--as-pid-1", "--cap-drop", "ALL",
+            "--proc", "/proc", "--dev", "/dev", "--bind", f"{self.folder}/shm", "/dev/shm", "--remount-ro", "/dev",
+            "--ro-bind", "/usr", "/usr", "--ro-bind", f"{self.host.stage}/etc", "/etc"]
+        for name in ("bin", "sbin", "lib", "lib32", "lib64", "libx32"):
+            if os.path.islink(f"/{name}"):
+                found += ["--symlink", os.readlink(f"/{name}"), f"/{name}"]
+            elif os.path.isdir(f"/{name}"):
+                found += ["--ro-bind", f"/{name}", f"/{name}"]
+        found += ["--bind", f"{self.folder}/tmp", "/tmp", "--bind", f"{self.folder}/workspace", WORKSPACE,
+                  "--ro-bind", f"{self.host.stage}/python", PYTHON]
+        if self.host.python:
+            found += ["--ro-bind", f"{self.host.stage}/base", self.host.python]
+        for number, (inside, _) in enumerate(self.spec["readonly"]):
+            found += ["--ro-bind", f"{self.folder}/readonly-{number}", inside]
+        if self.host.seccomp >= 0:
+            found += ["--seccomp", str(_SECCOMP)]
+        return [*found, "--remount-ro", "/", "--chdir", WORKSPACE, "--info-fd", str(_INFO), "--", "sh"]
+
+    def read_info(self) -> bool:
+        """Read what bubblewrap says about itself; True when it has said all."""
+        data = os.read(self.info, 4096)
+        self.said += data
+        return not data or b"}" in self.said
+
+    def adopt(self) -> bool:
+        """Limit the agent's process and take hold of it; False when bubblewrap never came that far."""
+        os.close(self.info)
+        self.info = -1
+        _, found, rest = self.said.partition(b'"child-pid":')
+        if not found:
+            return False
+        pid = int(rest.split(b",")[0].split(b"}")[0])
+        self.inner = os.pidfd_open(pid)
+        if self.host.parents:
+            cgroups.join(self.host.parents, self.name, pid)
+        return True
+
+    def kill(self) -> None:
+        """Kill process 1, and the kernel kills all others with it before it lets go of it."""
+        if self.outer >= 0:
+            try:
+                signal.pidfd_send_signal(self.inner if self.inner >= 0 else self.outer, signal.SIGKILL)
+            except ProcessLookupError:
+                pass
+
+    def reap(self) -> int:
+        """The bubblewrap process has ended, so no process of this sandbox is left."""
+        _, status = os.waitpid(self.outer_pid, 0)
+        for descriptor in (self.outer, self.inner, self.info):
+            if descriptor >= 0:
+                os.close(descriptor)
+        self.outer = self.inner = self.info = -1
+        return status
+
+    def reply(self, message: dict[str, Any], extra: list[int] | None = None) -> None:
+        try:
+            wire.send(self.channel, message, extra)
+        except OSError:
+            pass
+
+    def close_ends(self) -> None:
+        while self.ends:
+            os.close(self.ends.pop())
+
+    def complaint(self) -> str:
+        """What bubblewrap wrote before it gave up."""
+        try:
+            return os.read(self.ends[2], 4096).decode(errors="replace").strip() if self.ends else ""
+        except OSError:
+            return ""
+
+    def dispose(self) -> None:
+        """Everything goes: one detach takes the layer and all that is mounted on it."""
+        self.close_ends()
+        mounts.detach(self.folder)
+        try:
+            os.rmdir(self.folder)
+        except OSError:
+            pass
+        if self.host.parents:
+            cgroups.remove(self.host.parents, self.name)
+        self.channel.close()

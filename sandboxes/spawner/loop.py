@@ -1,0 +1,230 @@
+"""The spawner's main loop: one thread, one epoll. Started by `sandboxes.helper`; `main` never returns to a caller.
+
+It ends, and everything that it made with it, when its owner ends (a pidfd says so) or closes the main socket.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import socket
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+from sandboxes.spawner import cgroups, mounts, wire
+from sandboxes.spawner.life import NOBODY, Host, Life
+
+_RESERVED = 16
+_SHUTDOWN_S = 5.0
+
+
+def main() -> None:
+    setup = json.loads(sys.argv[1])
+    watch = os.pidfd_open(setup["owner"])
+    if os.getppid() != setup["owner"]:
+        return
+    main_socket = socket.socket(fileno=os.dup(0))
+    null = _reserve_descriptors()
+    try:
+        host = _enter(setup, null)
+    except OSError as wrong:
+        wire.send(main_socket, {"error": str(wrong)})
+        return
+    parents = host.parents._asdict() if host.parents else None
+    wire.send(main_socket, {"user": host.user, "group": host.group, "unprivileged": host.unprivileged,
+                            "cgroups": parents, "layer_on_disk": host.layer_on_disk})
+    _Loop(host, main_socket, watch).run()
+
+
+def _reserve_descriptors() -> int:
+    """Occupy the low numbers, which `posix_spawn` gives to the agent; the null device for it."""
+    null = os.open("/dev/null", os.O_RDWR)
+    while null < _RESERVED:
+        null = os.open("/dev/null", os.O_RDWR)
+    return null
+
+
+def _enter(setup: dict[str, Any], null: int) -> Host:
+    parents = cgroups.make_parents(setup["token"])
+    unprivileged = mounts.enter_namespace()
+    os.umask(0o022)
+    if not unprivileged:
+        os.setgroups([])
+    stage = mounts.make_stage()
+    os.mkdir(f"{stage}/lives")
+    mounts.make_etc(f"{stage}/etc")
+    os.mkdir(f"{stage}/etc/headrace")
+    mounts.copy_agent(f"{stage}/etc/headrace/sh")
+    source, target, executable = setup["python"]
+    os.makedirs(f"{stage}/python/bin")
+    os.mkdir(f"{stage}/base")
+    for name in setup["python_names"]:
+        os.symlink(executable, f"{stage}/python/bin/{name}")
+    if source:
+        mounts.bind(source, f"{stage}/base")
+    return Host(bwrap=setup["bwrap"], stage=stage, state=setup["state"], unprivileged=unprivileged,
+                layer_on_disk=not mounts.layer_keeps_marks(f"{stage}/lives", unprivileged), parents=parents,
+                python=target, seccomp=_memory_file(bytes.fromhex(setup["seccomp"])), null=null)
+
+
+def _memory_file(data: bytes) -> int:
+    if not data:
+        return -1
+    descriptor = os.memfd_create("seccomp")
+    os.write(descriptor, data)
+    os.fchmod(descriptor, 0o444)
+    return descriptor
+
+
+class _Loop:
+    def __init__(self, host: Host, main_socket: socket.socket, watch: int) -> None:
+        self.host, self.main = host, main_socket
+        self.poll = select.epoll()
+        self.calls: dict[int, Callable[[], None]] = {}
+        self.lives: set[Life] = set()
+        self.ended = False
+        self._watch(main_socket.fileno(), self.accept)
+        self._watch(watch, self.end)
+
+    def run(self) -> None:
+        while not self.ended:
+            for descriptor, _ in self.poll.poll(1.0 if self.lives else None):
+                call = self.calls.get(descriptor)
+                if call:
+                    call()
+            self._expire()
+        self._shut_down()
+
+    def end(self) -> None:
+        self.ended = True
+
+    def _watch(self, descriptor: int, call: Callable[[], None]) -> None:
+        self.calls[descriptor] = call
+        self.poll.register(descriptor, select.EPOLLIN)
+
+    def _forget(self, descriptor: int) -> None:
+        if self.calls.pop(descriptor, None):
+            self.poll.unregister(descriptor)
+
+    def accept(self) -> None:
+        message, descriptors = wire.receive(self.main)
+        if message is None:
+            self.end()
+            return
+        life = Life(message["id"], socket.socket(fileno=descriptors[0]), message, self.host)
+        self.lives.add(life)
+        self._watch(life.channel.fileno(), lambda: self.request(life))
+        try:
+            life.prepare()
+        except OSError as wrong:
+            life.reply({"error": f"{wrong.strerror}: {wrong.filename or ''}"})
+            self._dispose(life)
+            return
+        self._start(life)
+
+    def _start(self, life: Life) -> None:
+        try:
+            life.spawn()
+        except OSError as wrong:
+            life.reply({"error": f"{wrong.strerror}: {wrong.filename or ''}"})
+            life.close_ends()
+            return
+        life.waiting = "start"
+        self._watch(life.info, lambda: self.informed(life))
+        self._watch(life.outer, lambda: self.exited(life))
+
+    def informed(self, life: Life) -> None:
+        if not life.read_info():
+            return
+        self._forget(life.info)
+        try:
+            if not life.adopt():
+                return  # its end will tell
+            workspace = os.open(f"{life.folder}/workspace", os.O_RDONLY | os.O_DIRECTORY)
+        except OSError as wrong:
+            print(f"spawner: {life.name}: {wrong}", file=sys.stderr, flush=True)
+            life.kill()
+            return
+        life.waiting = ""
+        life.reply({"started": True}, [*life.ends, workspace])
+        os.close(workspace)
+        life.close_ends()
+
+    def exited(self, life: Life) -> None:
+        waiting, life.waiting = life.waiting, ""
+        self._forget(life.outer)
+        if life.info >= 0:
+            self._forget(life.info)
+        status = life.reap()
+        if waiting == "start":
+            life.reply({"error": life.complaint() or f"bubblewrap ended with status {status}"})
+            life.close_ends()
+        elif waiting == "kill":
+            life.reply({"killed": True})
+        elif waiting == "close":
+            self._dispose(life)
+
+    def request(self, life: Life) -> None:
+        message, _ = wire.receive(life.channel)
+        wanted = message["do"] if message else "close"
+        if wanted == "start":
+            self._start(life)
+        elif life.outer >= 0:
+            if wanted == "close":
+                self._forget(life.channel.fileno())
+            life.waiting = wanted
+            life.kill()
+        elif wanted == "kill":
+            life.reply({"killed": True})
+        else:
+            self._dispose(life)
+
+    def _dispose(self, life: Life) -> None:
+        self._forget(life.channel.fileno())
+        life.reply({"closed": True})
+        life.dispose()
+        self.lives.discard(life)
+
+    def _expire(self) -> None:
+        now = time.monotonic()
+        for life in [life for life in self.lives if life.expires < now and life.waiting != "close"]:
+            life.waiting = "close"
+            self._forget(life.channel.fileno())
+            if life.outer >= 0:
+                life.kill()
+            else:
+                self._dispose(life)
+
+    def _shut_down(self) -> None:
+        """All sandboxes die first, so that their cgroups can go; the mounts go with this process."""
+        for life in self.lives:
+            life.waiting = "close"
+            life.kill()
+        deadline = time.monotonic() + _SHUTDOWN_S
+        while any(life.outer >= 0 for life in self.lives) and time.monotonic() < deadline:
+            for descriptor, _ in self.poll.poll(0.1):
+                call = self.calls.get(descriptor)
+                if call and descriptor != self.main.fileno():
+                    call()
+        for life in list(self.lives):
+            self._dispose(life)
+        if self.host.parents:
+            cgroups.remove(self.host.parents, "")
+
+
+def run() -> None:
+    """Entry point with a clean exit: no traceback of a broken pipe, no exit handlers."""
+    code = 0
+    try:
+        main()
+    except BaseException as wrong:
+        code = 1
+        print(f"spawner: {type(wrong).__name__}: {wrong}", file=sys.stderr, flush=True)
+        raise
+    finally:
+        sys.stderr.flush()
+        if not code:
+            os._exit(0)
