@@ -19,7 +19,7 @@ from typing import Any
 
 import msgspec
 
-from sandboxes.sandbox import Sandbox, SandboxSpec
+from sandboxes.sandbox import Limits, Sandbox, SandboxSpec
 from schemas.errors import VerifierError
 from tasks.task import Submission, Task
 from verifiers import values
@@ -98,7 +98,7 @@ def _failure(test: Mapping[str, Any], outcome: Mapping[str, Any]) -> dict[str, A
 
 def _by_check(hidden: CodingHidden, candidate: Sandbox, context: Context) -> Score:
     """Rounds: the check says which calls it needs, the candidate answers them, until the check has its verdict."""
-    checking = context.sandboxes.acquire(SandboxSpec(owner="verify:check"))
+    checking = context.sandboxes.acquire(SandboxSpec(owner="verify:check", limits=Limits(output_kb=4096)))
     outcomes: dict[str, Any] = {}
     answers: Answers | None = None
     for _ in range(ROUNDS_LIMIT):

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from artifacts.store import ArtifactStore
-from sandboxes.sandbox import Backend, Sandbox, SandboxSpec
+from sandboxes.sandbox import Backend, Limits, Sandbox, SandboxSpec
 from schemas.enums import ScoreStatus
 from schemas.errors import ArtifactError, HeadraceError, NotFoundError, SandboxError, UnavailableError
 from schemas.events import ArtifactRef, ScoreRecorded
@@ -28,6 +28,8 @@ from verifiers.registry import verifier_for
 from verifiers.verifier import Context, Score, Verifier
 
 log = logging.getLogger(__name__)
+LIMITS = Limits(output_kb=4096)
+"""Of a verifier's sandbox: values of many calls come back on its output."""
 
 
 def score_submission(submission_digest: str, *, episode_id: str, run_id: str, artifacts: ArtifactStore,
@@ -102,7 +104,7 @@ class _Fresh:
     def submitted(self, submission: Submission, task: Task, readonly: Mapping[str, Path] | None = None) -> Sandbox:
         files = task.files if submission.workspace is None else {}
         return self.acquire(SandboxSpec(workspace=submission.workspace, files=files, readonly=readonly or {},
-                                        owner=self.owner, lease_s=self.lease_s))
+                                        limits=LIMITS, owner=self.owner, lease_s=self.lease_s))
 
     def acquire(self, spec: SandboxSpec) -> Sandbox:
         sandbox = self.backend.acquire(spec)

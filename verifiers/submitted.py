@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+import errno
+
 from sandboxes.sandbox import Sandbox
+from schemas.errors import SandboxError
+
+_POLICYS_DOING = frozenset({errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.EACCES, errno.EPERM, errno.ELOOP,
+                            errno.EFBIG, errno.ENAMETOOLONG})
 
 
 class NotSubmitted(Exception):
@@ -12,11 +18,10 @@ class NotSubmitted(Exception):
 def read_submitted(sandbox: Sandbox, path: str, limit_bytes: int) -> bytes:
     """The bytes of a file of the submitted workspace. Raises NotSubmitted; SandboxError if the sandbox broke."""
     try:
-        data = sandbox.read(path, limit_bytes + 1)
+        return sandbox.read(path, limit_bytes)
     except FileNotFoundError:
         raise NotSubmitted(f"there is no {path}") from None
     except OSError as wrong:
-        raise NotSubmitted(f"{path} is not a readable file ({wrong.strerror or type(wrong).__name__})") from None
-    if len(data) > limit_bytes:
-        raise NotSubmitted(f"{path} is larger than {limit_bytes} bytes")
-    return data
+        if wrong.errno not in _POLICYS_DOING:
+            raise SandboxError(f"a submitted file cannot be read ({wrong})", where=path) from None
+        raise NotSubmitted(f"{path} cannot be read as a file ({wrong.strerror})") from None

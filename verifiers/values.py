@@ -88,7 +88,7 @@ def decode(data: Any) -> Any:
     """The value that encoded data stands for. Raises Unencodable for anything else; runs no code of the value."""
     try:
         return _decode(data, 0, _Budget())
-    except (ValueError, TypeError, OverflowError) as wrong:
+    except (ValueError, TypeError, OverflowError, LookupError) as wrong:
         raise Unencodable(str(wrong)) from None
 
 
