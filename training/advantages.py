@@ -19,4 +19,5 @@ def group_advantages(rewards: Sequence[float], deviation: Deviation = "sample") 
     """
     values = np.asarray(rewards, dtype=np.float64)
     spread = values.std(ddof=1 if deviation == "sample" else 0)
-    return (values - values.mean()) / (spread + EPSILON)
+    advantages: np.ndarray = (values - values.mean()) / (spread + EPSILON)
+    return advantages

@@ -6,6 +6,7 @@ Equal rows give equal bytes: nothing in the file depends on time, machine or dic
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -85,4 +86,4 @@ def _split(column: pa.ListArray) -> list[np.ndarray]:
     if values.null_count:
         values = values.fill_null(0)
     flat = values.to_numpy(zero_copy_only=False)
-    return [flat[start:end] for start, end in zip(offsets[:-1], offsets[1:], strict=True)]
+    return [flat[start:end] for start, end in pairwise(offsets)]

@@ -108,7 +108,7 @@ def _megatron_ahead_of_torch() -> Iterator[None]:
         yield
 
 
-class _InProcessSave(TorchDistSaveShardedStrategy):
+class _InProcessSave(TorchDistSaveShardedStrategy):  # type: ignore[misc]
     """Megatron's format, written by this process: its own writer forks helpers that outlive a killed learner."""
 
     def __init__(self) -> None:
@@ -116,7 +116,8 @@ class _InProcessSave(TorchDistSaveShardedStrategy):
 
     def save(self, sharded_state_dict: dict[str, Any], checkpoint_dir: str | Path) -> None:
         named, _, _ = torch_format._replace_state_dict_keys_with_sharded_keys(sharded_state_dict, True)
-        torch_checkpoint.save(
+        torch_checkpoint.save(  # type: ignore[attr-defined]
             torch_format.mcore_to_pyt_state_dict(named, False),
-            storage_writer=torch_checkpoint.FileSystemWriter(checkpoint_dir, thread_count=1),
+            storage_writer=torch_checkpoint.FileSystemWriter(  # type: ignore[attr-defined]
+                checkpoint_dir, thread_count=1),
             planner=MCoreSavePlanner(dedup_replicated_tensors=False, flatten_state_dict=False))

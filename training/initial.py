@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from safetensors.numpy import save
 
 from schemas.errors import TrainingError
 from schemas.ids import new_id
@@ -26,6 +25,8 @@ def initial_model(directory: Path, source: Path, seed: int) -> Path:
 
     The same seed gives the same bytes. A directory that is there already is left as it is.
     """
+    from safetensors.numpy import save
+
     if directory.exists():
         return directory
     config = _read_config(source / _CONFIG)
@@ -75,7 +76,7 @@ def _matrices(config: dict[str, Any]) -> dict[str, tuple[int, int]]:
 
 def _read_config(path: Path) -> dict[str, Any]:
     try:
-        config = json.loads(path.read_bytes())
+        config: dict[str, Any] = json.loads(path.read_bytes())
     except (OSError, ValueError) as wrong:
         raise TrainingError(f"model configuration cannot be read ({wrong})", where=str(path)) from None
     needed = ("hidden_size", "intermediate_size", "num_attention_heads", "num_hidden_layers", "vocab_size",

@@ -20,8 +20,7 @@ with warnings.catch_warnings():
     from megatron.core import dist_checkpointing, parallel_state
     from megatron.core.dist_checkpointing.strategies import torch as torch_format
     from megatron.core.dist_checkpointing.strategies.torch import MCoreSavePlanner, TorchDistSaveShardedStrategy
-    from megatron.core.distributed import (
-        DistributedDataParallel, DistributedDataParallelConfig, finalize_model_grads)
+    from megatron.core.distributed import DistributedDataParallel, DistributedDataParallelConfig, finalize_model_grads
     from megatron.core.models.gpt.gpt_layer_specs import get_gpt_layer_local_spec
     from megatron.core.models.gpt.gpt_model import GPTModel
     from megatron.core.optimizer import MegatronOptimizer, OptimizerConfig, get_megatron_optimizer
@@ -30,9 +29,22 @@ with warnings.catch_warnings():
     from megatron.core.transformer.transformer_config import TransformerConfig
 
 __all__ = [
-    "DistributedDataParallel", "DistributedDataParallelConfig", "GPTModel", "MegatronOptimizer", "OptimizerConfig",
-    "MCoreSavePlanner", "TorchDistSaveShardedStrategy", "TransformerConfig", "dist_checkpointing", "finalize_model_grads", "get_forward_backward_func",
-    "get_gpt_layer_local_spec", "get_megatron_optimizer", "parallel_state", "process_groups", "torch_format",
+    "DistributedDataParallel",
+    "DistributedDataParallelConfig",
+    "GPTModel",
+    "MCoreSavePlanner",
+    "MegatronOptimizer",
+    "OptimizerConfig",
+    "TorchDistSaveShardedStrategy",
+    "TransformerConfig",
+    "dist_checkpointing",
+    "finalize_model_grads",
+    "get_forward_backward_func",
+    "get_gpt_layer_local_spec",
+    "get_megatron_optimizer",
+    "parallel_state",
+    "process_groups",
+    "torch_format",
 ]
 
 _PATIENCE = timedelta(days=30)
@@ -45,7 +57,7 @@ def process_groups() -> Iterator[int]:
     alone = "RANK" not in os.environ
     backend = "nccl" if torch.cuda.is_available() else "gloo"
     if alone:
-        store = torch.distributed.HashStore()
+        store = torch.distributed.HashStore()  # type: ignore[attr-defined]
         torch.distributed.init_process_group(backend, store=store, rank=0, world_size=1, timeout=_PATIENCE)
     else:
         torch.distributed.init_process_group(backend, timeout=_PATIENCE)

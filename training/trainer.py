@@ -19,8 +19,15 @@ from schemas.errors import TrainingError
 from training import algorithms
 from training.batch_file import Tokens
 from training.megatron import (
-    DistributedDataParallel, DistributedDataParallelConfig, MegatronOptimizer, OptimizerConfig, finalize_model_grads,
-    get_forward_backward_func, get_megatron_optimizer, parallel_state)
+    DistributedDataParallel,
+    DistributedDataParallelConfig,
+    MegatronOptimizer,
+    OptimizerConfig,
+    finalize_model_grads,
+    get_forward_backward_func,
+    get_megatron_optimizer,
+    parallel_state,
+)
 from training.model import build_model, read_architecture
 from training.rows import Microbatch, Row, collate, rows_of
 from training.schedule import learning_rate, supervised_plan

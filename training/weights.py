@@ -95,7 +95,8 @@ def _layer_from_megatron(state: Mapping[str, torch.Tensor], layer: int, architec
     groups, query_rows, key_rows = _groups(architecture)
     width = architecture.hidden_size
     joined = state[f"{ours}self_attention.linear_qkv.weight"].reshape(groups, query_rows + 2 * key_rows, width)
-    query, key, value = (part.reshape(-1, width) for part in joined.split([query_rows, key_rows, key_rows], dim=1))
+    parts = torch.split(joined, [query_rows, key_rows, key_rows], dim=1)
+    query, key, value = (part.reshape(-1, width) for part in parts)
     gate, up = state[f"{ours}mlp.linear_fc1.weight"].chunk(2)
     return {
         f"{theirs}input_layernorm.weight": state[f"{ours}input_layernorm.weight"],

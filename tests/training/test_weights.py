@@ -12,9 +12,9 @@ from safetensors.torch import load_file, save_file
 
 from schemas.errors import TrainingError
 from tests.training.conftest import make_base
+from training.batch_file import Tokens
 from training.model import build_model, read_architecture
 from training.rows import collate
-from training.batch_file import Tokens
 from training.weights import copy_weights, export_weights, load_weights, weights_digest
 
 
