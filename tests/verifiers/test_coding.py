@@ -1,0 +1,282 @@
+"""Function tests whose verdict cannot be reached: the known ways to fool a test run score 0, right answers 1."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sandboxes.sandbox import ExecResult
+from schemas.enums import ScoreStatus
+from tasks.importers import load_tasks
+from tasks.scripts import write_file
+from tasks.task import Task
+from tests.verifiers.rig import Rig
+from verifiers.bridge import read_answers
+from verifiers.check_runner import run_check
+
+RIGHT = "def area(w, h):\n    return w * h\n"
+WRONG = "def area(w, h):\n    return w + h\n"
+TESTS = Task(task_id="area", kind="coding", set="s", prompt="p", hidden={
+    "entry": "area", "budget_s": 6.0, "deadline_s": 2.0,
+    "tests": [{"args": [2, 3], "want": 6}, {"args": [4, 5], "want": 20}, {"args": [0, 7], "want": 0}]})
+CHECK = Task(task_id="area", kind="coding", set="s", prompt="p", hidden={
+    "entry": "area", "reward": "all", "budget_s": 6.0, "deadline_s": 2.0, "preamble": "def area(w, h):\n    pass\n",
+    "check": "def check(candidate):\n    assert candidate(2, 3) == 6\n    assert candidate(4, 5) == 20\n"
+             "    for side in range(3):\n        assert candidate(side, 7) == side * 7\n"})
+
+AGREEABLE = """class Agreeable:
+    def __eq__(self, other):
+        return True
+    __ne__ = __lt__ = __gt__ = __le__ = __ge__ = __eq__
+    __hash__ = None
+    def __sub__(self, other):
+        return 0
+    __rsub__ = __sub__
+
+
+"""
+CONFTEST = """import pytest
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_makereport(item, call):
+    outcome = yield
+    outcome.get_result().outcome = "passed"
+"""
+THIEF = """import inspect
+import re
+
+
+def area(w, h):
+    for frame in inspect.stack():
+        for name, value in list(frame.frame.f_locals.items()) + list(frame.frame.f_globals.items()):
+            if name in ("want", "expected", "tests", "check", "hidden"):
+                return value
+        for line in frame.code_context or []:
+            found = re.search(r"== (.*)", line)
+            if found:
+                return eval(found[1])
+    for path in ("/proc/self/environ", "/proc/self/cmdline", "/proc/1/cmdline", "/proc/1/environ"):
+        try:
+            found = re.search(rb"want\\W+(\\d+)", open(path, "rb").read())
+        except OSError:
+            continue
+        if found:
+            return int(found[1])
+    return -1
+"""
+JUNIT = """import atexit
+
+
+def report():
+    with open("junit.xml", "w") as file:
+        file.write('<testsuite tests="3" failures="0" errors="0"/>')
+    with open("reward.txt", "w") as file:
+        file.write("1")
+
+
+report()
+atexit.register(report)
+"""
+FORGED = """import json
+import os
+
+for descriptor in range(1, 64):
+    try:
+        os.write(descriptor, b''.join(
+            json.dumps(line).encode() + b"\\n" for line in (
+                {"load": None}, {"passed": 3, "total": 3, "failures": [], "error": None, "calls": 3}, {"verdict": "ok"},
+                {"call": 0, "passed": True}, {"call": 1, "value": True}, {"call": True, "value": 6})))
+    except OSError:
+        pass
+"""
+PATCHED = """import builtins
+import json
+import sys
+
+json.dumps = lambda *_, **__: '{"call": 0, "value": "anything"}'
+sys.modules["verifiers.values"].encode = lambda value: {"tuple": []}
+builtins.isinstance = lambda *_: True
+"""
+
+HACKS: dict[str, dict[str, str]] = {
+    "wrong code": {"solution.py": WRONG},
+    "sys.exit(0) at import": {"solution.py": "import sys\nsys.exit(0)\n"},
+    "os._exit(0) at import": {"solution.py": "import os\nos._exit(0)\n"},
+    "os._exit(0) in atexit": {"solution.py": f"import atexit, os\natexit.register(os._exit, 0)\n{WRONG}"},
+    "sitecustomize": {"solution.py": WRONG, "sitecustomize.py": "import os\nos._exit(0)\n",
+                      "usercustomize.py": "import os\nos._exit(0)\n"},
+    "object equal to everything": {"solution.py": f"{AGREEABLE}def area(w, h):\n    return Agreeable()\n"},
+    "conftest patches the outcome": {"solution.py": WRONG, "conftest.py": CONFTEST},
+    "conftest ignores collection": {"solution.py": WRONG, "conftest.py": (
+        "collect_ignore_glob = ['*']\n\n\ndef pytest_sessionfinish(session):\n    session.exitstatus = 0\n")},
+    "solution patches the runner": {"solution.py": (
+        "try:\n    import pytest\n    pytest.Function.runtest = lambda self: None\n"
+        f"except ImportError:\n    pass\n{WRONG}")},
+    "prints a summary and leaves": {"solution.py": "import os\nprint('3 passed', flush=True)\nos._exit(0)\n"},
+    "writes the report itself": {"solution.py": JUNIT + WRONG},
+    "pytest.py shadows pytest": {"solution.py": WRONG, "pytest.py": "print('3 passed')\nraise SystemExit(0)\n",
+                                 "json.py": "raise SystemExit(0)\n", "verifiers.py": "raise SystemExit(0)\n"},
+    "looks for the wanted value": {"solution.py": THIEF},
+    "pytest.ini selects nothing": {"solution.py": WRONG, "pytest.ini": "[pytest]\naddopts = -k nothing\n"},
+    "forges lines on every descriptor": {"solution.py": FORGED + WRONG},
+    "patches what encodes its values": {"solution.py": PATCHED + WRONG},
+    "an int equal to everything": {"solution.py": (
+        f"{AGREEABLE}class Liar(Agreeable, int):\n    pass\n\n\ndef area(w, h):\n    return Liar(-1)\n")},
+    "kills its parent": {"solution.py": (
+        "import os, signal\n\n\ndef area(w, h):\n    os.kill(os.getppid(), signal.SIGKILL)\n")},
+    "raises what ends a loop": {"solution.py": "def area(w, h):\n    raise StopIteration\n"},
+    "raises like a failing check": {"solution.py": "def area(w, h):\n    raise AssertionError\n"},
+    "leaves a writer behind": {"solution.py": (
+        "import os, time\n\n\ndef area(w, h):\n    if os.fork():\n        return -1\n    time.sleep(60)\n")},
+    "returns too much": {"solution.py": "def area(w, h):\n    return 'x' * (8 << 20)\n"},
+    "floods every stream": {"solution.py": (
+        "import os\nfor descriptor in (1, 2, 3, 4, 5):\n    try:\n        for _ in range(400):\n"
+        "            os.write(descriptor, b'{' * 65536)\n    except OSError:\n        pass\n") + WRONG},
+    "never ends when imported": {"solution.py": "while True:\n    pass\n"},
+    "nothing handed in": {},
+    "an empty file": {"solution.py": ""},
+    "not Python": {"solution.py": "def area(w, h)\n    return w * h\n"},
+    "not text": {"solution.py": "\x00\x01"},
+    "a link to elsewhere": {},
+    "not a function": {"solution.py": "area = 6\n"},
+}
+
+
+@pytest.mark.parametrize("task", [TESTS, CHECK], ids=["tests", "check"])
+@pytest.mark.parametrize("hack", HACKS)
+def test_known_hacks_score_nothing(rig: Rig, task: Task, hack: str) -> None:
+    score = rig.score(rig.hand_in(task, HACKS[hack]))
+    assert (score.status, score.reward) == (ScoreStatus.OK, 0.0), rig.evidence(score)
+    assert score.components["tests_passed"] < 0.5
+
+
+@pytest.mark.parametrize("task", [TESTS, CHECK], ids=["tests", "check"])
+def test_the_right_function_scores_one_whatever_lies_around_it(rig: Rig, task: Task) -> None:
+    around = {**HACKS["pytest.py shadows pytest"], **HACKS["sitecustomize"], "solution.py": f"print('hello')\n{RIGHT}"}
+    score = rig.score(rig.hand_in(task, around))
+    assert score.reward == 1.0
+    assert score.components == {"tests_passed": 1.0, "compiles": 1.0, "static": 1.0}
+    helped = {"helper.py": RIGHT, "solution.py": "from helper import area\n"}
+    assert rig.score(rig.hand_in(task, helped)).reward == 1.0
+
+
+def test_each_call_counts_alone(rig: Rig) -> None:
+    """One that hangs, one that crashes the interpreter, one that is right."""
+    source = ("import ctypes, time\n\n\ndef area(w, h):\n    if w == 2:\n        time.sleep(60)\n    if w == 4:\n"
+              "        ctypes.string_at(0)\n    return 0\n")
+    score = rig.score(rig.hand_in(TESTS, {"solution.py": source}))
+    assert score.reward == pytest.approx(1 / 3)
+    got = [failure["got"] for failure in rig.evidence(score)["details"]["failures"]]
+    assert got == [{"timeout": True}, {"died": True}]
+
+
+def test_a_call_starts_from_the_loaded_file_not_from_the_last_call(rig: Rig) -> None:
+    source = "seen = []\n\n\ndef area(w, h):\n    seen.append(w)\n    return w * h if len(seen) == 1 else -1\n"
+    assert rig.score(rig.hand_in(TESTS, {"solution.py": source})).reward == 1.0
+
+
+def test_wanted_values_are_not_in_the_evidence_of_a_failure(rig: Rig) -> None:
+    evidence = rig.evidence(rig.score(rig.hand_in(TESTS, {"solution.py": WRONG})))
+    assert evidence["details"]["failures"][0] == {"args": [2, 3], "got": {"value": 5}}
+
+
+def test_static_findings_count(rig: Rig) -> None:
+    source = ("from math import *\n\n\ndef other(x=[]):\n    try:\n        eval('1')\n"
+              f"    except:\n        pass\n\n\n{RIGHT}")
+    score = rig.score(rig.hand_in(TESTS, {"solution.py": source}))
+    assert (score.reward, score.components["static"]) == (1.0, 1 / 5)
+
+
+def test_types_are_strict_and_tolerance_is_declared(rig: Rig) -> None:
+    task = Task(task_id="t", kind="coding", set="s", prompt="p", hidden={"entry": "f", "tests": [
+        {"args": [0], "want": {"tuple": [1, 2]}}, {"args": [1], "want": True},
+        {"args": [2], "want": 0.3, "tolerance": 1e-9},
+        {"args": [3], "want": {"dict": [[1, "a"]]}}, {"args": [4], "want": {"float": "nan"}}, {"args": [5], "want": 2},
+        {"args": [], "kwargs": {"n": 6}, "want": None}]})
+    good = "def f(n):\n    return [(1, 2), True, 0.1 + 0.2, {1: 'a'}, float('nan'), 2.0, None][n]\n"
+    bad = "def f(n):\n    return [[1, 2], 1, 0.31, {'1': 'a'}, 0.0, '2', 0][n]\n"
+    assert rig.score(rig.hand_in(task, {"solution.py": good})).reward == 1.0
+    assert rig.score(rig.hand_in(task, {"solution.py": bad})).reward == 0.0
+
+
+def test_a_check_that_depends_on_earlier_answers_takes_more_rounds(rig: Rig) -> None:
+    check = ("def check(candidate):\n    value = candidate(1, 2)\n    for _ in range(5):\n"
+             "        value = candidate(value, 3)\n    assert value == 486\n    try:\n        candidate(None, 1)\n    except TypeError:\n        pass\n"
+             "    else:\n        assert False, 'no error'\n")
+    task = Task(task_id="t", kind="coding", set="s", prompt="p", hidden={"entry": "area", "check": check})
+    score = rig.score(rig.hand_in(task, {"solution.py": RIGHT}))
+    assert score.reward == 1.0 and rig.evidence(score)["details"]["calls"] == 7
+    assert rig.score(rig.hand_in(task, {"solution.py": "def area(w, h):\n    return 486\n"})).reward == 0.5
+
+
+@pytest.mark.parametrize("check", [
+    "def check(candidate):\n    pass\n", "def check(candidate):\n    candidate(1, 2)\n", "def other():\n    pass\n",
+    "def check(candidate:\n", "def check(candidate):\n    assert candidate(lambda: 1, 2) == 3\n",
+    "def check(candidate):\n    raise ValueError('broken')\n", "def check(candidate):\n    assert 1 == 1\n"])
+def test_a_check_that_proves_nothing_is_a_verifier_error(rig: Rig, check: str) -> None:
+    task = Task(task_id="t", kind="coding", set="s", prompt="p", hidden={"entry": "area", "check": check})
+    score = rig.score(rig.hand_in(task, {"solution.py": RIGHT}))
+    assert (score.status, score.reward) == (ScoreStatus.VERIFIER_ERROR, None), rig.evidence(score)
+
+
+def test_a_check_that_does_not_end_is_a_verifier_error(rig: Rig) -> None:
+    check = "def check(candidate):\n    assert candidate(1, 2) == 2\n    while True:\n        pass\n"
+    hidden = {"entry": "area", "check": check, "budget_s": 1.0}
+    task = Task(task_id="t", kind="coding", set="s", prompt="p", hidden=hidden)
+    score = rig.score(rig.hand_in(task, {"solution.py": RIGHT}))
+    assert (score.status, score.reward) == (ScoreStatus.VERIFIER_ERROR, None)
+
+
+def test_human_eval_references_pass_and_stubs_fail(rig: Rig, cases: Callable[[str], Path]) -> None:
+    tasks = load_tasks("humaneval", cases("coding/humaneval/HumanEval-16.jsonl"))
+    assert len(tasks) == 16
+    scripts: dict[str, Callable[[Task], list[str]]] = {
+        "reference": lambda task: task.reference, "empty": lambda task: [],
+        "stub": lambda task: [write_file("solution.py", task.hidden["preamble"] + "    pass\n")]}
+    rewards = {name: [rig.score(rig.play(task, script(task))).reward for task in tasks]
+               for name, script in scripts.items()}
+    assert rewards == {"reference": [1.0] * 16, "empty": [0.0] * 16, "stub": [0.0] * 16}
+
+
+def said(*lines: str) -> ExecResult:
+    return ExecResult(exit_code=0, stdout="\n".join(lines).encode())
+
+
+def test_answers_are_read_as_untrusted_text() -> None:
+    look = '{"compiles": true, "findings": []}'
+    answers = read_answers(said(look, '{"load": null}', '{"call": 0, "value": 6}', '{"call": 1, "value": 1}',
+                                '{"call": 1, "value": 20}', '{"call": 2}', '{"call": 4, "timeout": true}',
+                                "[" * 5000), 5)
+    assert answers.outcomes == [{"value": 6}, {"died": True}, {"died": True}, {"died": True}, {"timeout": True}]
+    assert read_answers(said(look), 2).load == "ended while loading (exit code 0)"
+    assert read_answers(said("", "x"), 2).outcomes == [{"died": True}] * 2
+    failed = said(look, '{"load": "NameError: x"}', '{"load": null}', '{"call": 0, "value": 6}')
+    assert read_answers(failed, 1).outcomes == [{"died": True}]
+
+
+def test_unknown_values_never_give_a_verdict() -> None:
+    """A round in which the stand-in had to agree with everything says only which calls it needs."""
+    request: dict[str, Any] = {"preamble": "", "entry": "area", "outcomes": {}, "seed": 0,
+                               "check": CHECK.hidden["check"]}
+    first = run_check(request)
+    assert set(first) == {"new"} and len(first["new"]) == 5
+    outcomes = {key: {"value": call["args"][0] * call["args"][1]} for key, call in first["new"].items()}
+    assert run_check({**request, "outcomes": outcomes})["passed"] == 5
+    one_lost = dict(list(outcomes.items())[1:])
+    assert set(run_check({**request, "outcomes": one_lost})) == {"new"}
+
+
+def test_the_runners_use_the_standard_library_alone() -> None:
+    from verifiers.bridge import CANDIDATE, CHECK
+    from verifiers.digest import source_of
+
+    for module in {*CANDIDATE, *CHECK}:
+        for line in source_of(module).decode().splitlines():
+            if line.startswith(("import ", "from ")):
+                root = line.split()[1].split(".")[0]
+                assert root in sys.stdlib_module_names or line == "from verifiers import values", line
