@@ -59,9 +59,14 @@ class Transcript(msgspec.Struct):
     finished: EpisodeFinished | None = None
     workspace: str | None = None
     fenced: int = 0
+    violations: list[str] = []
+    """Admitted events whose payload could not be folded: shown, but nothing of this episode is trained on."""
 
     def see(self, event: Event) -> bool:
-        """Admit and fold one event of this episode; False if it was fenced."""
+        """Admit and fold one event of this episode; False if it was fenced.
+
+        Raises SchemaError after the claim has advanced, like `Heads.see`.
+        """
         verdict = admit(self.claim, event)
         if not verdict.admitted:
             self.fenced += 1
@@ -105,7 +110,10 @@ class Transcript(msgspec.Struct):
         self.workspace = returned.workspace or self.workspace
 
     def sequences(self) -> list[Sequence]:
-        """One per segment, checked: raises SchemaError where a turn's causal-prefix digest does not match."""
+        """One per segment, checked: raises SchemaError where a turn's causal-prefix digest does not match, or where
+        an event could not be folded."""
+        if self.violations:
+            raise SchemaError(self.violations[0])
         segments: dict[int, list[TurnGenerated]] = {}
         for turn in self.turns:
             segments.setdefault(turn.generated.segment, []).append(turn.generated)
@@ -135,7 +143,11 @@ def _sequence(episode_id: str, segment: int, turns: list[TurnGenerated]) -> Sequ
 
 
 def transcript_of(episode_id: str, events: Iterable[Event]) -> Transcript:
+    """All that can be folded of an episode. One bad payload takes nothing else away: see `violations`."""
     transcript = Transcript(episode_id)
     for event in events:
-        transcript.see(event)
+        try:
+            transcript.see(event)
+        except SchemaError as wrong:
+            transcript.violations.append(str(wrong))
     return transcript

@@ -157,8 +157,11 @@ def test_a_restart_drops_earlier_turns_and_a_resume_keeps_them() -> None:
 
 def test_a_call_before_any_turn_is_a_schema_error() -> None:
     for kind in ("called", "returned"):
+        transcript = Transcript("episode")
+        started, call = _episode(PAYLOADS["started"], PAYLOADS[kind])
+        transcript.see(started)
         with pytest.raises(SchemaError, match="tool call before any turn at episode episode: 'call'"):
-            transcript_of("episode", _episode(PAYLOADS["started"], PAYLOADS[kind]))
+            transcript.see(call)
 
 
 def test_a_bad_payload_still_takes_its_place() -> None:
@@ -171,6 +174,18 @@ def test_a_bad_payload_still_takes_its_place() -> None:
         with pytest.raises(SchemaError, match=r"\$\.turn.* at event 2"):
             fold(events[1])
     assert heads.see(events[2]).admitted and transcript.see(events[2])
+
+
+def test_a_bad_payload_hides_nothing_else_and_is_never_trained_on() -> None:
+    good = _turn(0, [1, 2], [3, 4])
+    events = _episode(PAYLOADS["started"], good, good, PAYLOADS["finished"])
+    events[2] = events[2]._replace(data=b"junk")
+    transcript = transcript_of("episode", events)
+    assert ([turn.generated for turn in transcript.turns], transcript.finished) == ([good], PAYLOADS["finished"])
+    (violation,) = transcript.violations
+    assert events[2].id in violation
+    with pytest.raises(SchemaError, match=events[2].id):
+        transcript.sequences()
 
 
 def test_a_segment_is_one_training_sequence() -> None:
