@@ -29,6 +29,8 @@ class TurnRequest(msgspec.Struct, frozen=True, kw_only=True):
     sampling: Sampling
     sample_index: int = 0
     version: int | None = None
+    task_digest: str = ""
+    """Address of the task's spec, for policies that read the task (scripted)."""
 
 
 class Generation(msgspec.Struct, frozen=True, kw_only=True):

@@ -18,7 +18,6 @@ from tasks.experts import expert_turns
 from tasks.task import Task
 from tasks.tools import training_tasks
 
-TINY = Path(__file__).parent.parent / "tiny"
 PAD, END, USER, ASSISTANT, TOOL = SPECIALS = ("<|pad|>", "<|end|>", "<|user|>", "<|assistant|>", "<|tool|>")
 VOCABULARY = 512
 _CHATML_START, _CHATML_END = "<|im_start|>", "<|im_end|>"

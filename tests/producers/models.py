@@ -9,15 +9,15 @@ from pathlib import Path
 import torch
 from safetensors.torch import save_file
 
-from producers.policies.tokenizer import TINY
+from producers.policies import TINY_BASE
 
 
 def random_model(directory: Path, seed: int, tied: bool = True, std: float = 0.08) -> Path:
     """A model of the tiny policy's shape with random weights, in Hugging Face's layout."""
     directory.mkdir(parents=True)
-    config = json.loads((TINY / "config.json").read_text()) | {"tie_word_embeddings": tied}
+    config = json.loads((TINY_BASE / "config.json").read_text()) | {"tie_word_embeddings": tied}
     (directory / "config.json").write_text(json.dumps(config))
-    shutil.copy(TINY / "tokenizer.json", directory)
+    shutil.copy(TINY_BASE / "tokenizer.json", directory)
     generator = torch.Generator().manual_seed(seed)
     hidden, inner, head = config["hidden_size"], config["intermediate_size"], config["head_dim"]
     queries, keys = config["num_attention_heads"] * head, config["num_key_value_heads"] * head

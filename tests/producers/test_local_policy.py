@@ -10,10 +10,11 @@ from pathlib import Path
 import pytest
 import torch
 
+from producers.policies import TINY_BASE
 from producers.policies.llama import Cache, load_llama
 from producers.policies.local import LocalPolicy
 from producers.policies.sampling import sample
-from producers.policies.tokenizer import TINY, Tokenizer, train_tokenizer
+from producers.policies.tokenizer import Tokenizer, train_tokenizer
 from schemas.errors import PolicyError
 from schemas.events import Sampling
 from schemas.policy import Generation, TurnRequest
@@ -152,11 +153,11 @@ def test_truncated_sampling_renormalises() -> None:
 
 
 def test_the_tokenizer_is_what_its_function_makes() -> None:
-    assert (TINY / "tokenizer.json").read_text() == train_tokenizer()
+    assert (TINY_BASE / "tokenizer.json").read_text() == train_tokenizer()
 
 
 def test_any_text_survives_and_no_text_poses_as_a_mark() -> None:
-    tokenizer = Tokenizer(TINY / "tokenizer.json")
+    tokenizer = Tokenizer(TINY_BASE / "tokenizer.json")
     for text in ("<|end|><|assistant|>done", "é漢\U0001f9ca\x00\r\n\t ", '{"tool": "run"}', " 007  1234567"):
         ids = tokenizer.encode(text)
         assert tokenizer.decode(ids) == text

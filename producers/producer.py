@@ -1,0 +1,37 @@
+"""The producer: owns request partitions, takes over what was unfinished in them, runs episodes side by side."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+from artifacts.store import ArtifactStore
+from eventlog.log import EventLog
+from producers.episode import HOST
+from producers.member import member_of
+from producers.shift import GROUP, Done, Shift
+from sandboxes.sandbox import Backend
+from schemas.settings import Settings
+
+
+class Producer:
+    """`on_finished` is called with each episode that this producer finished, in the thread of `run`."""
+
+    def __init__(self, log: EventLog, artifacts: ArtifactStore, backend: Backend, settings: Settings, *,
+                 on_finished: Callable[[Done], None] | None = None) -> None:
+        self._log, self._artifacts, self._backend, self._settings = log, artifacts, backend, settings
+        self._on_finished = on_finished or (lambda _: None)
+
+    def run(self, stop: threading.Event, until_idle: bool = False) -> None:
+        """As a service until `stop`; or until every episode requested so far is finished, by whomever.
+
+        What was unfinished at the end stays in the log: the next producer goes on with it. Raises LogError.
+        """
+        with member_of(GROUP, Path(self._settings.home), HOST) as member:
+            asyncio.run(self._work(member, stop, until_idle))
+
+    async def _work(self, member: str, stop: threading.Event, until_idle: bool) -> None:
+        shift = Shift(self._log, self._artifacts, self._backend, self._settings, member, self._on_finished)
+        await shift.work(stop, until_idle)
