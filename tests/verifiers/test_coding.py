@@ -206,7 +206,8 @@ def test_types_are_strict_and_tolerance_is_declared(rig: Rig) -> None:
 
 def test_a_check_that_depends_on_earlier_answers_takes_more_rounds(rig: Rig) -> None:
     check = ("def check(candidate):\n    value = candidate(1, 2)\n    for _ in range(5):\n"
-             "        value = candidate(value, 3)\n    assert value == 486\n    try:\n        candidate(None, 1)\n    except TypeError:\n        pass\n"
+             "        value = candidate(value, 3)\n    assert value == 486\n"
+             "    try:\n        candidate(None, 1)\n    except TypeError:\n        pass\n"
              "    else:\n        assert False, 'no error'\n")
     task = Task(task_id="t", kind="coding", set="s", prompt="p", hidden={"entry": "area", "check": check})
     score = rig.score(rig.hand_in(task, {"solution.py": RIGHT}))

@@ -48,7 +48,7 @@ def test_each_constraint_counts(rig: Rig) -> None:
     turned = rig.score(rig.hand_in(TASK, {"part.obj": obj(box(4, 2, 6))}))
     assert turned.components["volume"] == turned.components["area"] == 1.0
     assert turned.components["extents"] == pytest.approx(1 / 3)
-    assert turned.reward == pytest.approx((1 / 3 + 1 + 1 + 1 + 1) / 5)
+    assert turned.reward == pytest.approx((1 / 3 + 1 + 1 + 1 + 4 / 5) / 5)
     within = rig.score(rig.hand_in(TASK, {"part.obj": obj(box(2.001, 4, 6))}))
     assert within.reward == 1.0
     beyond = rig.score(rig.hand_in(TASK, {"part.obj": obj(box(2.01, 4, 6))}))
