@@ -32,7 +32,8 @@ class Run(msgspec.Struct, frozen=True):
 class Agent:
     """Owns four descriptors. After a run whose cause is not empty, only `close` may follow."""
 
-    def __init__(self, descriptors: Sequence[int], limits: Limits, environment: Mapping[str, str], rlimits: bool) -> None:
+    def __init__(self, descriptors: Sequence[int], limits: Limits, environment: Mapping[str, str],
+                 rlimits: bool) -> None:
         self._control, self._out, self._err, self._stdin = descriptors
         self._keep_bytes = limits.output_kb << 10
         self._answer = b""

@@ -19,6 +19,7 @@ from sandboxes.capture import capture
 from sandboxes.environment import PATH, environment_of
 from sandboxes.helper import Channel, Spawner
 from sandboxes.lower import Lower, Lowers
+from sandboxes.readonly import mounts_of
 from sandboxes.sandbox import ExecResult, SandboxSpec
 from sandboxes.snapshot import store
 from sandboxes.spawner import cgroups
@@ -68,7 +69,7 @@ class BubblewrapBackend:
         message = {
             "id": name, "lower": str(lower.path), "lease_s": spec.lease_s, "memory_mb": limits.memory_mb,
             "pids": limits.pids, "workspace_mb": limits.workspace_mb,
-            "readonly": [(inside, str(Path(source).resolve())) for inside, source in sorted(spec.readonly.items())]}
+            "readonly": mounts_of(spec, self.owner is not None)}
         try:
             channel = self._spawner.acquire(message)
         except ConnectionError:
@@ -77,7 +78,7 @@ class BubblewrapBackend:
 
     def _restarted(self) -> Spawner:
         with self._lock:
-            if self._spawner.process.poll() is not None:
+            if self._spawner.gone():
                 self._spawner = Spawner(self.folder)
             return self._spawner
 
@@ -106,6 +107,8 @@ class BubblewrapBackend:
         for sandbox in list(self._open):
             sandbox.close()
         self._spawner.close()
+        for path in reaper.cgroup_folders(self._spawner.parents):
+            reaper.remove_cgroup(Path(path))
         self.folder.remove()
 
 
@@ -127,7 +130,7 @@ class BubblewrapSandbox:
         """Held by whoever uses the descriptors."""
         self._gate = threading.Lock()
         """Held while the spawner is asked for something."""
-        self._closed = False
+        self._closed = self._broken = False
         self._agent: Agent | None = None
         self._workspace = -1
         self._oom_kills = 0
@@ -146,7 +149,11 @@ class BubblewrapSandbox:
             run = agent.run(line, stdin, deadline_s)
             if run.cause:
                 self._kill(agent, run)
-            return self._result(run)
+            oom = self._ran_out_of_memory()
+            if run.cause == "died" and not oom:
+                self._broken = True
+                raise SandboxError("the sandbox broke: its agent died", value=self.id)
+            return _result(run, oom)
 
     def read(self, path: str, limit_bytes: int = 16 << 20) -> bytes:
         with self._busy:
@@ -167,10 +174,7 @@ class BubblewrapSandbox:
             if self._closed:
                 return
             self._closed = True
-            try:
-                self._channel.ask("close")
-            except SandboxError:
-                self._channel.close()
+            self._channel.close()
         with self._busy:
             self._release()
         self._backend.forget(self)
@@ -185,6 +189,8 @@ class BubblewrapSandbox:
 
     def _living_agent(self) -> Agent:
         """The agent; a new one over the same upper layer when the last command had to be killed."""
+        if self._broken:
+            raise SandboxError("the sandbox broke before", value=self.id)
         if self._agent is None:
             self._boot(self._ask("start"))
         assert self._agent is not None
@@ -208,17 +214,6 @@ class BubblewrapSandbox:
         agent.close()
         self._agent = None
 
-    def _result(self, run: Run) -> ExecResult:
-        oom = self._ran_out_of_memory()
-        if run.cause == "died" and not oom:
-            raise SandboxError("the sandbox broke: its agent died", value=self.id)
-        killed = oom and run.exit_code == _SIGKILLED
-        return ExecResult(
-            exit_code=None if killed else run.exit_code, stdout=run.stdout.kept, stderr=run.stderr.kept,
-            stdout_bytes=run.stdout.count, stderr_bytes=run.stderr.count,
-            truncated=run.stdout.truncated or run.stderr.truncated, timed_out=run.cause == "timed_out", oom=oom,
-            output_limit=run.cause == "output_limit", duration_s=time.monotonic() - run.started)
-
     def _ran_out_of_memory(self) -> bool:
         parents = self._backend.parents
         kills = cgroups.oom_kills(parents, self.id) if parents else 0
@@ -232,3 +227,12 @@ class BubblewrapSandbox:
         if self._workspace >= 0:
             os.close(self._workspace)
             self._workspace = -1
+
+
+def _result(run: Run, oom: bool) -> ExecResult:
+    killed = oom and run.exit_code == _SIGKILLED
+    return ExecResult(
+        exit_code=None if killed else run.exit_code, stdout=run.stdout.kept, stderr=run.stderr.kept,
+        stdout_bytes=run.stdout.count, stderr_bytes=run.stderr.count,
+        truncated=run.stdout.truncated or run.stderr.truncated, timed_out=run.cause == "timed_out", oom=oom,
+        output_limit=run.cause == "output_limit", duration_s=time.monotonic() - run.started)

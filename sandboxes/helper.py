@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
@@ -13,6 +14,7 @@ from typing import Any
 
 from sandboxes.interpreter import NAMES, interpreter
 from sandboxes.reaper import OwnerFolder, cgroup_folders
+from sandboxes.seccomp import seccomp_filter
 from sandboxes.spawner import cgroups, wire
 from schemas.errors import SandboxError, UnavailableError
 
@@ -28,18 +30,18 @@ HINT = ("install it with `apt-get install bubblewrap` (user namespaces must be a
 class Spawner:
     """One helper process. `user` and `group` own the files of sandboxes; None where that is simply us."""
 
-    def __init__(self, folder: OwnerFolder, seccomp: bytes = b"") -> None:
+    def __init__(self, folder: OwnerFolder) -> None:
         bwrap = shutil.which("bwrap")
         if bwrap is None:
             raise UnavailableError("sandbox backend `bubblewrap` cannot run: no `bwrap` on the PATH", hint=HINT)
         self._main, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         flags = ["-I", "-S", *(["-B"] if sys.dont_write_bytecode else [])]
         setup = {"owner": os.getpid(), "token": folder.token, "state": str(folder.path), "bwrap": bwrap,
-                 "python": interpreter(), "python_names": NAMES, "seccomp": seccomp.hex()}
+                 "python": interpreter(), "python_names": NAMES, "seccomp": seccomp_filter().hex()}
         with theirs, (folder.path / "spawner.log").open("ab") as log:
             self.process = subprocess.Popen(
-                [sys.executable, *flags, "-c", _BOOT, json.dumps(setup), str(_ROOT)], stdin=theirs, stdout=subprocess.DEVNULL, stderr=log,
-                pass_fds=(folder.lock,), env={"PATH": "/usr/bin:/bin"}, cwd="/")
+                [sys.executable, *flags, "-c", _BOOT, json.dumps(setup), str(_ROOT)], stdin=theirs.fileno(),
+                stdout=subprocess.DEVNULL, stderr=log, pass_fds=(folder.lock,), env={"PATH": "/usr/bin:/bin"}, cwd="/")
         self._main.settimeout(_START_S)
         hello = self._hello(folder)
         self._main.settimeout(None)
@@ -73,6 +75,15 @@ class Spawner:
         ours.settimeout(REPLY_S)
         return Channel(ours)
 
+    def gone(self) -> bool:
+        """Whether it has ended, waiting for an end that is on its way."""
+        try:
+            self.process.wait(1.0)
+        except subprocess.TimeoutExpired:
+            return False
+        self._main.close()
+        return True
+
     def close(self) -> None:
         self._main.close()
         try:
@@ -89,6 +100,7 @@ class Channel:
         self._link = link
 
     def ask(self, wanted: str) -> list[int]:
+        """`start` an agent (descriptors of its ends and of the workspace) or `kill` all processes."""
         try:
             wire.send(self._link, {"do": wanted})
         except OSError:
@@ -106,8 +118,12 @@ class Channel:
         if "error" in message:
             raise SandboxError(f"sandbox cannot be started: {message['error']}", kind="sandbox_start")
         if "closed" in message:
-            self._link.close()
+            raise SandboxError("the lease of the sandbox has ended")
         return descriptors
 
     def close(self) -> None:
+        """Ends the sandbox if it is still there; returns when no process and no mount of it is left."""
+        with contextlib.suppress(OSError, SandboxError):
+            wire.send(self._link, {"do": "close"})
+            self.answer()
         self._link.close()

@@ -90,7 +90,7 @@ class Lowers:
             lower.users -= 1
             idle = [one for one in self._found.values() if one.users == 0]
             size = sum(one.size_bytes for one in idle)
-            gone = []
+            gone: list[Lower] = []
             for one in idle:
                 if len(idle) - len(gone) <= IDLE_KEPT and size <= IDLE_KEPT_BYTES:
                     break

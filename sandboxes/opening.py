@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import resource
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 
 from artifacts.store import ArtifactStore, DirectoryStore
@@ -44,7 +45,7 @@ def why_not(name: str) -> str | None:
     return None
 
 
-def _backend_class(name: str) -> type:
+def _backend_class(name: str) -> Callable[[Path, ArtifactStore], Backend]:
     if name == "bubblewrap":
         from sandboxes.bubblewrap import BubblewrapBackend
 

@@ -95,8 +95,8 @@ class ProcessSandbox:
         with self._open_stdin(stdin) as given:
             try:
                 process = subprocess.Popen(
-                    [self._host_path(word) for word in argv], stdin=given, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                    cwd=folder, env=self._environment(environment or {}), process_group=0,
+                    [self._host_path(word) for word in argv], stdin=given, stdout=subprocess.PIPE,
+                    stderr=subprocess.PIPE, cwd=folder, env=self._environment(environment or {}), process_group=0,
                     preexec_fn=_limiter(self._spec.limits))
             except FileNotFoundError:
                 return _refused(127, f"{argv[0]}: command not found\n")

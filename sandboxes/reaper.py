@@ -6,6 +6,7 @@ for a later one. Owner and spawner both hold it, so what is unlocked has no proc
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 import shutil
@@ -15,8 +16,8 @@ from pathlib import Path
 
 import msgspec
 
-from schemas.ids import new_id, now_us
 from sandboxes.spawner import cgroups
+from schemas.ids import new_id, now_us
 
 LOCK = "lease"
 _HALF_MADE_S = 3600.0
@@ -124,10 +125,8 @@ def remove_cgroup(path: Path, deadline_s: float = 2.0) -> None:
     deadline = time.monotonic() + deadline_s
     while True:
         for pid in _members(path):
-            try:
+            with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
-            except ProcessLookupError:
-                pass
         try:
             path.rmdir()
             return

@@ -1,7 +1,7 @@
 """Reads and writes single files of a workspace by relative path, through descriptors.
 
-A link is followed only as far as it stays in the workspace (relative, or absolute below /workspace); what leads out is a
-PermissionError. Resolution is done here, name by name, so that no kernel shortcut can be tricked.
+A link is followed only as far as it stays in the workspace (relative, or absolute below /workspace); what leads out is
+a PermissionError. Resolution is done here, name by name, so that no kernel shortcut can be tricked.
 """
 
 from __future__ import annotations

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from typing import NamedTuple
 
@@ -17,7 +18,7 @@ class Parents(NamedTuple):
 
 
 def make_parents(token: str, root: str = ROOT) -> Parents | None:
-    """The owner's own cgroup `headrace-<token>`; None where cgroups cannot be made."""
+    """The owner's own cgroup `headrace-<token>`, made if need be; None where cgroups cannot be made."""
     name = f"headrace-{token}"
     try:
         if os.path.exists(f"{root}/cgroup.controllers"):
@@ -33,7 +34,7 @@ def _make_v2(path: str, root: str) -> Parents | None:
             return None
     with open(f"{root}/cgroup.subtree_control", "w") as file:
         file.write("+memory +pids")
-    os.mkdir(path)
+    os.makedirs(path, exist_ok=True)
     try:
         with open(f"{path}/cgroup.subtree_control", "w") as file:
             file.write("+memory +pids")
@@ -48,7 +49,7 @@ def _make_v1(name: str, root: str) -> Parents:
     try:
         for controller in ("memory", "pids"):
             path = f"{root}/{controller}{_own_v1(controller, root)}/{name}"
-            os.mkdir(path)
+            os.makedirs(path, exist_ok=True)
             made.append(path)
     except OSError:
         for path in made:
@@ -90,10 +91,8 @@ def join(parents: Parents, name: str, pid: int) -> None:
 
 def remove(parents: Parents, name: str) -> None:
     for folder in dict.fromkeys((parents.memory, parents.pids)):
-        try:
+        with contextlib.suppress(OSError):
             os.rmdir(f"{folder}/{name}" if name else folder)
-        except OSError:
-            pass
 
 
 def oom_kills(parents: Parents, name: str) -> int:
@@ -119,7 +118,5 @@ def _write(path: str, text: str) -> None:
 
 
 def _write_if_there(path: str, text: str) -> None:
-    try:
+    with contextlib.suppress(OSError):
         _write(path, text)
-    except OSError:
-        pass

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import socket
@@ -75,13 +76,8 @@ class Life:
         os.mkdir(f"{self.folder}/workspace")
         mounts.mount_overlay(lower, f"{self.folder}/upper", f"{self.folder}/work", f"{self.folder}/workspace",
                              host.unprivileged)
-        for number, (_, source) in enumerate(spec["readonly"]):
-            target = f"{self.folder}/readonly-{number}"
-            if os.path.isdir(source):
-                os.mkdir(target)
-            else:
-                os.close(os.open(target, os.O_CREAT | os.O_WRONLY | os.O_EXCL))
-            mounts.bind(source, target)
+        for number, (_, source, copied) in enumerate(spec["readonly"]):
+            mounts.bring(source, f"{self.folder}/readonly-{number}", copied)
         if host.parents:
             cgroups.make(host.parents, self.name, spec["memory_mb"], spec["pids"])
 
@@ -93,8 +89,9 @@ class Life:
         (out, out_end), (error, error_end), (info, info_end) = pipes
         stdin = os.memfd_create("stdin")
         seccomp = os.open(f"/proc/self/fd/{host.seccomp}", os.O_RDONLY) if host.seccomp >= 0 else -1
-        for descriptor in (out_end, error_end, stdin):
-            os.fchown(descriptor, host.user, host.group)
+        # Commands open these again by /proc/self/fd; they stay ours, so that no command can take the right away.
+        for descriptor, mode in ((out_end, 0o666), (error_end, 0o666), (stdin, 0o444)):
+            os.fchmod(descriptor, mode)
         placed = [(agent_end.fileno(), 0), (host.null, 1), (error_end, 2), (out_end, 3), (error_end, 4), (stdin, 5),
                   (info_end, _INFO)]
         if seccomp >= 0:
@@ -139,7 +136,7 @@ class Life:
                   "--ro-bind", f"{self.host.stage}/python", PYTHON]
         if self.host.python:
             found += ["--ro-bind", f"{self.host.stage}/base", self.host.python]
-        for number, (inside, _) in enumerate(self.spec["readonly"]):
+        for number, (inside, _, _) in enumerate(self.spec["readonly"]):
             found += ["--ro-bind", f"{self.folder}/readonly-{number}", inside]
         if self.host.seccomp >= 0:
             found += ["--seccomp", str(_SECCOMP)]
@@ -167,10 +164,8 @@ class Life:
     def kill(self) -> None:
         """Kill process 1, and the kernel kills all others with it before it lets go of it."""
         if self.outer >= 0:
-            try:
+            with contextlib.suppress(ProcessLookupError):
                 signal.pidfd_send_signal(self.inner if self.inner >= 0 else self.outer, signal.SIGKILL)
-            except ProcessLookupError:
-                pass
 
     def reap(self) -> int:
         """The bubblewrap process has ended, so no process of this sandbox is left."""
@@ -182,10 +177,8 @@ class Life:
         return status
 
     def reply(self, message: dict[str, Any], extra: list[int] | None = None) -> None:
-        try:
+        with contextlib.suppress(OSError):
             wire.send(self.channel, message, extra)
-        except OSError:
-            pass
 
     def close_ends(self) -> None:
         while self.ends:
@@ -201,11 +194,11 @@ class Life:
     def dispose(self) -> None:
         """Everything goes: one detach takes the layer and all that is mounted on it."""
         self.close_ends()
+        if self.info >= 0:
+            os.close(self.info)
         mounts.detach(self.folder)
-        try:
+        with contextlib.suppress(OSError):
             os.rmdir(self.folder)
-        except OSError:
-            pass
         if self.host.parents:
             cgroups.remove(self.host.parents, self.name)
         self.channel.close()

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from typing import Any
 
 from sandboxes.spawner import cgroups, mounts, wire
-from sandboxes.spawner.life import NOBODY, Host, Life
+from sandboxes.spawner.life import Host, Life
 
 _RESERVED = 16
 _SHUTDOWN_S = 5.0
@@ -82,6 +82,7 @@ def _memory_file(data: bytes) -> int:
 class _Loop:
     def __init__(self, host: Host, main_socket: socket.socket, watch: int) -> None:
         self.host, self.main = host, main_socket
+        self.watch = watch
         self.poll = select.epoll()
         self.calls: dict[int, Callable[[], None]] = {}
         self.lives: set[Life] = set()
@@ -91,15 +92,18 @@ class _Loop:
 
     def run(self) -> None:
         while not self.ended:
-            for descriptor, _ in self.poll.poll(1.0 if self.lives else None):
-                call = self.calls.get(descriptor)
-                if call:
-                    call()
+            self._turn(1.0 if self.lives else None)
             self._expire()
         self._shut_down()
 
+    def _turn(self, timeout_s: float | None) -> None:
+        # One event at a time: a step may close descriptors, and a number may come back as another's.
+        for descriptor, _ in self.poll.poll(timeout_s, 1):
+            self.calls[descriptor]()
+
     def end(self) -> None:
         self.ended = True
+        self._forget(self.watch)
 
     def _watch(self, descriptor: int, call: Callable[[], None]) -> None:
         self.calls[descriptor] = call
@@ -116,38 +120,35 @@ class _Loop:
             return
         life = Life(message["id"], socket.socket(fileno=descriptors[0]), message, self.host)
         self.lives.add(life)
-        self._watch(life.channel.fileno(), lambda: self.request(life))
+        self._watch(life.channel.fileno(), lambda: self._guard(life, self.request))
+        self._guard(life, self._begin)
+
+    def _guard(self, life: Life, step: Callable[[Life], None]) -> None:
+        """One sandbox's trouble ends that sandbox and no other."""
         try:
-            life.prepare()
-        except OSError as wrong:
-            life.reply({"error": f"{wrong.strerror}: {wrong.filename or ''}"})
-            self._dispose(life)
-            return
+            step(life)
+        except Exception as wrong:
+            print(f"spawner: {life.name}: {type(wrong).__name__}: {wrong}", file=sys.stderr, flush=True)
+            life.reply({"error": str(wrong)})
+            self._end(life)
+
+    def _begin(self, life: Life) -> None:
+        life.prepare()
         self._start(life)
 
     def _start(self, life: Life) -> None:
-        try:
-            life.spawn()
-        except OSError as wrong:
-            life.reply({"error": f"{wrong.strerror}: {wrong.filename or ''}"})
-            life.close_ends()
-            return
+        life.spawn()
         life.waiting = "start"
-        self._watch(life.info, lambda: self.informed(life))
-        self._watch(life.outer, lambda: self.exited(life))
+        self._watch(life.info, lambda: self._guard(life, self.informed))
+        self._watch(life.outer, lambda: self._guard(life, self.exited))
 
     def informed(self, life: Life) -> None:
         if not life.read_info():
             return
         self._forget(life.info)
-        try:
-            if not life.adopt():
-                return  # its end will tell
-            workspace = os.open(f"{life.folder}/workspace", os.O_RDONLY | os.O_DIRECTORY)
-        except OSError as wrong:
-            print(f"spawner: {life.name}: {wrong}", file=sys.stderr, flush=True)
-            life.kill()
-            return
+        if not life.adopt():
+            return  # its end will tell
+        workspace = os.open(f"{life.folder}/workspace", os.O_RDONLY | os.O_DIRECTORY)
         life.waiting = ""
         life.reply({"started": True}, [*life.ends, workspace])
         os.close(workspace)
@@ -172,43 +173,43 @@ class _Loop:
         wanted = message["do"] if message else "close"
         if wanted == "start":
             self._start(life)
+        elif wanted == "close":
+            self._end(life)
         elif life.outer >= 0:
-            if wanted == "close":
-                self._forget(life.channel.fileno())
             life.waiting = wanted
             life.kill()
-        elif wanted == "kill":
+        else:
             life.reply({"killed": True})
+
+    def _end(self, life: Life) -> None:
+        """Kill what runs, then take everything away."""
+        if life.waiting == "close":
+            return
+        self._forget(life.channel.fileno())
+        life.waiting = "close"
+        if life.outer >= 0:
+            life.kill()
         else:
             self._dispose(life)
 
     def _dispose(self, life: Life) -> None:
-        self._forget(life.channel.fileno())
+        self.lives.discard(life)
         life.reply({"closed": True})
         life.dispose()
-        self.lives.discard(life)
 
     def _expire(self) -> None:
         now = time.monotonic()
-        for life in [life for life in self.lives if life.expires < now and life.waiting != "close"]:
-            life.waiting = "close"
-            self._forget(life.channel.fileno())
-            if life.outer >= 0:
-                life.kill()
-            else:
-                self._dispose(life)
+        for life in [life for life in self.lives if life.expires < now]:
+            self._end(life)
 
     def _shut_down(self) -> None:
         """All sandboxes die first, so that their cgroups can go; the mounts go with this process."""
-        for life in self.lives:
-            life.waiting = "close"
-            life.kill()
+        self._forget(self.main.fileno())
+        for life in list(self.lives):
+            self._end(life)
         deadline = time.monotonic() + _SHUTDOWN_S
         while any(life.outer >= 0 for life in self.lives) and time.monotonic() < deadline:
-            for descriptor, _ in self.poll.poll(0.1):
-                call = self.calls.get(descriptor)
-                if call and descriptor != self.main.fileno():
-                    call()
+            self._turn(0.1)
         for life in list(self.lives):
             self._dispose(life)
         if self.host.parents:

@@ -112,6 +112,35 @@ def copy(source: str, target: str) -> None:
         pass
 
 
+def bring(source: str, target: str, copied: bool) -> None:
+    """Make a file or folder of the host readable at `target`: by a mount, or as a copy that everyone may read."""
+    if copied:
+        _copy_readable(source, target)
+        return
+    if os.path.isdir(source):
+        os.mkdir(target)
+    else:
+        os.close(os.open(target, os.O_CREAT | os.O_WRONLY | os.O_EXCL))
+    bind(source, target)
+
+
+def _copy_readable(source: str, target: str) -> None:
+    if os.path.islink(source):
+        os.symlink(os.readlink(source), target)
+        return
+    mode = os.stat(source).st_mode
+    if os.path.isdir(source):
+        os.mkdir(target)
+        for name in os.listdir(source):
+            _copy_readable(f"{source}/{name}", f"{target}/{name}")
+    else:
+        with open(source, "rb") as original, open(target, "wb") as made:
+            while block := original.read(1 << 20):
+                made.write(block)
+    # What the owner may run, all may run.
+    os.chmod(target, 0o555 if mode & 0o100 else 0o444)
+
+
 def copy_agent(target: str) -> None:
     """`sh` as a file that may be executed but not read: its process can then not be traced or looked into."""
     copy(os.path.realpath("/bin/sh"), target)
