@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import hashlib
 import os
+import random
 import time
 import uuid
 
 NAMESPACE = uuid.UUID("6b1f2f0e-5d4a-5f57-9c43-4d1f6f0f5a10")
 DIGEST_PREFIX = "sha256:"
+_RANDOM = random.Random(os.urandom(32))
+os.register_at_fork(after_in_child=lambda: _RANDOM.seed(os.urandom(32)))
 
 
 def new_id() -> str:
     """A time-ordered id: 48 bits of milliseconds, then randomness (RFC 9562, version 7)."""
     milliseconds = time.time_ns() // 1_000_000
-    value = (milliseconds << 80) | int.from_bytes(os.urandom(10), "big")
+    value = (milliseconds << 80) | _RANDOM.getrandbits(80)
     value = value & ~(0xF << 76) | (0x7 << 76)
     value = value & ~(0x3 << 62) | (0x2 << 62)
     return str(uuid.UUID(int=value))
