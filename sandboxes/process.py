@@ -8,6 +8,7 @@ tool's bare name: folders mounted read-only are on the PATH. What is mounted rea
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import resource
 import signal
@@ -25,6 +26,7 @@ from sandboxes.environment import SYSTEM_PATH, environment_of
 from sandboxes.interpreter import NAMES
 from sandboxes.lower import manifest_for
 from sandboxes.output import KILL_BYTES, Stream
+from sandboxes.readonly import mounts_of
 from sandboxes.sandbox import ExecResult, Limits, SandboxSpec
 from sandboxes.workspace import INSIDE, read_file, write_file
 from schemas.errors import SandboxError
@@ -69,8 +71,7 @@ class ProcessSandbox:
         self._backend, self._spec = owner, spec
         self._folder = owner.folder.path / self.id
         self._work = self._folder / "workspace"
-        self._readonly = sorted(((inside, str(Path(source).resolve())) for inside, source in spec.readonly.items()),
-                                reverse=True)
+        self._readonly = [(inside, source) for inside, source, _ in reversed(mounts_of(spec, other_user=False))]
         self.initial, manifest, large = manifest_for(spec, owner.artifacts)
         self.skipped: list[bytes] = []
         self._workspace = -1
@@ -88,16 +89,15 @@ class ProcessSandbox:
     def exec(self, argv: Sequence[str], *, deadline_s: float = 30.0, stdin: bytes = b"",
              environment: Mapping[str, str] | None = None, cwd: str | None = None) -> ExecResult:
         script.check(argv)
+        self._open_folder()
         folder = self._host_path(os.path.join(INSIDE, cwd or ""))
         if not os.path.isdir(folder):
             return _refused(126, f"{os.path.join(INSIDE, cwd or '')}: no such folder\n")
         started = time.monotonic()
         with self._open_stdin(stdin) as given:
+            words = [self._host_path(word) for word in argv]
             try:
-                process = subprocess.Popen(
-                    [self._host_path(word) for word in argv], stdin=given, stdout=subprocess.PIPE,
-                    stderr=subprocess.PIPE, cwd=folder, env=self._environment(environment or {}), process_group=0,
-                    preexec_fn=_limiter(self._spec.limits))
+                process = self._start(words, given, folder, environment or {})
             except FileNotFoundError:
                 return _refused(127, f"{argv[0]}: command not found\n")
             except OSError:
@@ -105,6 +105,19 @@ class ProcessSandbox:
         with self._lock:
             self._group = process.pid
         return self._follow(process, started, deadline_s)
+
+    def _start(self, words: list[str], stdin: int, folder: str, extra: Mapping[str, str]) -> subprocess.Popen[bytes]:
+        def start(argv: list[str]) -> subprocess.Popen[bytes]:
+            return subprocess.Popen(argv, stdin=stdin, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=folder,
+                                    env=self._environment(extra), process_group=0,
+                                    preexec_fn=_limiter(self._spec.limits))
+
+        try:
+            return start(words)
+        except OSError as wrong:
+            if wrong.errno != errno.ENOEXEC:
+                raise
+            return start(["/bin/sh", *words])  # a script without an interpreter line, as a shell would
 
     def read(self, path: str, limit_bytes: int = 16 << 20) -> bytes:
         return read_file(self._open_folder(), path, limit_bytes)

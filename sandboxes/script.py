@@ -21,6 +21,7 @@ _PLAIN = re.compile(rb"[A-Za-z0-9_@%+:,./-]+\Z")
 # Nothing but process 1 is left when `kill` finds nobody; the subshell makes it reap the dead.
 _SWEEP = b"while kill -9 -1;do (:);done;"
 _CLOSE = b"3>&- 4>&- 5>&-"
+_NOT_FOUND = b"printf '%%s: command not found\\n' %s>&2;exit 127;};"
 
 
 def quote(text: str | bytes) -> bytes:
@@ -73,15 +74,18 @@ def command(argv: Sequence[str], cwd: str, environment: Mapping[str, str], has_s
         else:
             odd.append(quote(f"{key}={value}"))
     if odd or argv[0].startswith("-"):
-        words = [b"env", *odd, b"--", *words]
+        words = [b"env", b"--", *odd, *words]
         program = b"env"
     if cwd:
         folder = quote(os.path.join(INSIDE, cwd))
         body.append(b"cd %s 2>/dev/null||{ printf '%%s: no such folder\\n' %s>&2;exit 126;};unset OLDPWD;"
                     % (folder, folder))
-    body.append(b"command -v %s>/dev/null||{ [ -e %s ]&&{ printf '%%s: permission denied\\n' %s>&2;exit 126;};"
-                b"printf '%%s: command not found\\n' %s>&2;exit 127;};exec " % (program, name, name, name))
-    body += [b" ".join(words)]
+    if b"/" in program:
+        body.append(b"[ -x %s -a ! -d %s ]||{ [ -e %s ]&&{ printf '%%s: permission denied\\n' %s>&2;exit 126;};%s"
+                    % (program, program, program, name, _NOT_FOUND % name))
+    else:
+        body.append(b"command -v %s>/dev/null||{ %s" % (program, _NOT_FOUND % name))
+    body.append(b"exec " + b" ".join(words))
     source = b"/proc/self/fd/5" if has_stdin else b"/dev/null"
     # In `eval` the shell's own messages do not count the lines of earlier commands.
     return b"".join((b"(eval ", quote(b"".join(body)), b") <", source, b" >/proc/self/fd/3 2>/proc/self/fd/4 ", _CLOSE,

@@ -1,0 +1,63 @@
+"""Both backends, opened as everyone opens them. Bubblewrap is real; where it cannot run its tests say so."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from artifacts.store import DirectoryStore
+from sandboxes import open_backend
+from sandboxes.sandbox import Backend, Sandbox, SandboxSpec
+from schemas.errors import UnavailableError
+from schemas.settings import Settings
+from tests.conftest import require_real
+
+
+def open_here(name: str, home: Path, artifacts: DirectoryStore) -> Backend:
+    try:
+        return open_backend(Settings(home=str(home), sandbox_backend=name), artifacts)
+    except UnavailableError as why:
+        require_real(name, why.what)
+
+
+@pytest.fixture(params=["bubblewrap", "process"])
+def backend(request: pytest.FixtureRequest, tmp_path: Path, artifacts: DirectoryStore) -> Iterator[Backend]:
+    opened = open_here(request.param, tmp_path / "home", artifacts)
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def bubblewrap(tmp_path: Path, artifacts: DirectoryStore) -> Iterator[Backend]:
+    opened = open_here("bubblewrap", tmp_path / "home", artifacts)
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def sandbox(backend: Backend) -> Iterator[Sandbox]:
+    yield from _one(backend)
+
+
+@pytest.fixture
+def isolated(bubblewrap: Backend) -> Iterator[Sandbox]:
+    yield from _one(bubblewrap)
+
+
+def _one(backend: Backend) -> Iterator[Sandbox]:
+    opened = backend.acquire(SandboxSpec(files={"data.txt": b"hello\n", "folder/inner.txt": b"inner"}))
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def claims(backend: Backend) -> Callable[[str], None]:
+    """Leave a test whose capability the backend does not claim."""
+
+    def check(capability: str) -> None:
+        if capability not in backend.capabilities:
+            pytest.skip(f"{backend.name} does not claim `{capability}`")
+
+    return check
