@@ -29,6 +29,7 @@ from schemas.enums import ScoreStatus, Termination
 from schemas.envelope import Event, Record, wire_type
 from schemas.errors import SchemaError
 from schemas.events import EpisodeFinished, ScoreRecorded
+from schemas.failpoints import hit
 from schemas.head import Heads
 from schemas.ids import new_id, now_us
 from schemas.settings import Settings
@@ -141,6 +142,7 @@ class VerifyConsumer:
         """In a worker: judge, append; what came of it lands in the queue once it is durable."""
         try:
             score = self._judge(job, stop)
+            hit("verify:judged")
             event = make_event(score, subject=job.episode_id, source=self._source, time_us=score.finished_at,
                                event_id=score.score_id)
             appended = self._log.append(SCORES, [event])
@@ -249,6 +251,7 @@ class _Loop:
                 if isinstance(landed.error, _Stopped):
                     continue
                 if landed.error is None:
+                    hit("verify:durable")
                     self._waiting.pop(landed.job.episode_id, None)
                     self._scored.add(landed.job.episode_id)
                 found.append(landed)

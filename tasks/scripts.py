@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 
-TOOLS = ["write_file", "run", "done"]
+TOOLS = ["write_file", "read_file", "run", "done"]
 PROTOCOL = (
     'Each turn is one JSON object: {"tool": NAME, "arguments": {...}}. Tools: write_file(path, content) writes a text '
-    "file; run(command) runs a shell command in the workspace; done(answer) hands in.")
+    "file; read_file(path) shows one; run(command) runs a shell command in the workspace; done(answer) hands in.")
 
 
 def write_file(path: str, content: str) -> str:
