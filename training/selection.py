@@ -148,9 +148,6 @@ def _close(group: Sequence[Member], spec: BatchSpec, version: int,
                  for member in group if member.scored and _stale(member, spec, version)]
     decisions += [Decision(member.episode_id, Disposition.SURPLUS, closed_by)
                   for member in group if member in rest or not member.ended]
-    if len(taken) < 2:
-        decisions += [Decision(member.episode_id, Disposition.FILTERED, "group_too_small") for member in taken]
-        taken = []
     return taken, decisions
 
 

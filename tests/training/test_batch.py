@@ -78,6 +78,14 @@ def test_an_open_group_does_not_hold_up_later_ones(world: World):
     assert said(sealed_manifest(world)) == dict.fromkeys(later, ("trained", ""))
 
 
+def test_groups_are_taken_in_the_order_of_their_requests_and_no_more_than_asked(world: World):
+    names = {name: world.request(name, 2) for name in "abc"}
+    for name in "cba":
+        for episode_id, reward in zip(names[name], [1.0, 0.0], strict=True):
+            world.play(episode_id, reward)
+    assert said(sealed_manifest(world)) == dict.fromkeys(names["a"] + names["b"], ("trained", ""))
+
+
 def test_a_step_is_sealed_once_whoever_asks_and_however_often(world: World):
     world.group("a", [1.0, 0.0])
     world.group("b", [1.0, 0.0])

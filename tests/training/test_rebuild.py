@@ -87,16 +87,20 @@ def test_a_planted_reward_is_seen(world: World):
     assert "row 0 was built as" in found.detail or "row 1" in found.detail or "row 2" in found.detail
 
 
-def test_an_altered_token_in_the_archive_is_seen(world: World):
+@pytest.mark.parametrize(("told", "altered", "words"), [
+    (b"\x07\0\0\0\x08\0\0\0", b"\x07\0\0\0\x0b\0\0\0", "sealed as"),  # ids 7, 8 become 7, 11
+    (b"\0\0\0\xbf", b"\0\0\0\xbe", "tokens, logprobs or versions differ"),  # logprobs -0.5 become -0.125
+])
+def test_an_altered_token_in_the_archive_is_seen(world: World, told: bytes, altered: bytes, words: str):
     sealed = sealed_batch(world)
 
     def swap(rows: list[dict[str, Any]]) -> None:
         for row in rows:
-            if row["type"] == "turn.generated":
-                row["data"] = row["data"].replace(b"\x07\0\0\0\x08\0\0\0", b"\x07\0\0\0\x0b\0\0\0")
+            row["data"] = row["data"].replace(told, altered)
 
     alter(world, "events", swap)
-    assert again(world, sealed).outcome == "different"
+    found = again(world, sealed)
+    assert found.outcome == "different" and words in found.detail
 
 
 def test_a_dropped_event_is_seen(world: World):
