@@ -27,9 +27,11 @@ def run_loop(rooms: Rooms, plan: Plan, screen: Screen) -> None:
     from headrace.demo.waiting import start_services
     from headrace.demo.watch import Watch
     from headrace.supervisor import Supervisor
+    from pipelines.run import materialize_report
     from producers.policies import TINY_BASE
 
     base = make_base(rooms, plan, screen) if plan.from_scratch else TINY_BASE
     with Supervisor() as supervisor, Watch(rooms.log, plan.run_id) as watch:
         start_services(rooms, supervisor, plan.run_id, base)
         Loop(rooms, plan, watch, supervisor, screen).run()
+    materialize_report(rooms.settings, plan.run_id)
