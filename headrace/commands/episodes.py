@@ -16,6 +16,7 @@ EXAMPLES = """examples:
   headrace episodes ls --failed
   headrace episodes show 0190b2c4        a prefix of the id is enough
 """
+_LONGEST_EVIDENCE = 8000
 _LIST = """
 select e.episode_id, e.kind, e.purpose, e.task_id, e.policy, e.termination, e.turns, e.tool_calls,
        s.status, s.reward, e.finished_at
@@ -65,7 +66,7 @@ def _show(rooms: Rooms, options: argparse.Namespace) -> int:
 
     episode_id = full_id(rooms.lake, "requests", "episode_id", options.id, "episode", "headrace episodes ls")
     transcript = transcript_of(episode_id, history(rooms.lake, [episode_id]).get(episode_id, []))
-    scores = rooms.lake.sql("select verifier, status, reward, components, cause, scored_at, score_id from scores "
+    scores = rooms.lake.sql("select verifier, status, reward, components, cause, scored_at, score_id, evidence from scores "
                             "where episode_id = $id order by scored_at", parameters={"id": episode_id})
     if options.output in ("json", "jsonl"):
         document = {"episode": msgspec.to_builtins(transcript), "scores": [plain(row) for row in scores.to_pylist()]}
@@ -73,8 +74,20 @@ def _show(rooms: Rooms, options: argparse.Namespace) -> int:
         return 0
     _print_transcript(transcript)
     print("\nscores")
-    print_table(scores, "table")
+    print_table(scores.drop_columns(["evidence"]), "table")
+    evidence = scores.column("evidence").to_pylist()
+    if evidence and evidence[-1]:
+        print("\nevidence of the newest score")
+        _print_evidence(rooms.artifacts.get(evidence[-1]))
     return 0
+
+
+def _print_evidence(data: bytes) -> None:
+    import json
+
+    from headrace.output import safe
+
+    print(_indent(safe(json.dumps(json.loads(data), indent=2, ensure_ascii=False))[:_LONGEST_EVIDENCE]))
 
 
 def _print_transcript(transcript: Transcript) -> None:
