@@ -31,7 +31,7 @@ def print_table(table: pa.Table, style: str = "table", limit: int | None = None,
         for row in rows:
             print(json.dumps(dict(zip(names, row, strict=True)), ensure_ascii=False), file=file)
     elif style == "csv":
-        writer = csv.writer(file)
+        writer = csv.writer(file, lineterminator="\n")
         writer.writerow(names)
         writer.writerows([_cell(value) if isinstance(value, dict | list) else value for value in row] for row in rows)
     else:
