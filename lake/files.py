@@ -1,9 +1,11 @@
 """Data files of a table. Written here rather than by the library: a commit then costs the same however many files are
-live, and token columns get the encodings that suit them. Nobody sees a file before a commit names it.
+live, token columns get the encodings that suit them, and a file's name tells its columns, so that readers need not open
+all files to know them. Nobody sees a file before a commit names it.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import time
@@ -21,16 +23,25 @@ if TYPE_CHECKING:
     from deltalake import DeltaTable
     from deltalake.transaction import AddAction
 
-SMALL_BYTES = 16 << 20
-"""A file from this size on is left alone by the sink, so that rows are rewritten a few times at most."""
 _TOKENS = {"context_tokens.list.element", "generated_tokens.list.element"}
 _PLAIN = {"data", "text", "output", "arguments", "answer", "offset", "id", "event_id", "score_id"}
 """Columns whose values hardly repeat: a dictionary would only cost time."""
 
 
+def new_file(schema: pa.Schema) -> str:
+    """A name for a file of these columns."""
+    return f"{schema_mark(schema)}-{new_id()}.parquet"
+
+
+def schema_mark(schema: pa.Schema) -> str:
+    """The same for files that can be read together as they are."""
+    columns = "\n".join(f"{field.name} {field.type}" for field in schema)
+    return hashlib.sha256(columns.encode()).hexdigest()[:12]
+
+
 def write_file(folder: Path, rows: pa.Table) -> str:
     """Write `rows` as one Parquet file of the table; its name."""
-    name = f"part-{new_id()}.parquet"
+    name = new_file(rows.schema)
     with parquet_writer(folder / name, rows.schema) as writer:
         writer.write_table(rows)
     return name
@@ -77,7 +88,3 @@ def live_files(handle: DeltaTable) -> list[LiveFile]:
         ["path", "size_bytes", "num_records", "modification_time"])
     rows = sorted(table.to_pylist(), key=lambda row: (row["modification_time"], row["path"]))
     return [LiveFile(row["path"], row["size_bytes"], row["num_records"]) for row in rows]
-
-
-def small_files(handle: DeltaTable, below: int = SMALL_BYTES) -> list[LiveFile]:
-    return [file for file in live_files(handle) if file.size < below]

@@ -15,7 +15,6 @@ import pyarrow as pa
 
 from eventlog.log import TopicPartition
 from lake.commit import commit_flush
-from lake.compaction import LARGE_BYTES, MAX_SMALL_FILES, compact_table
 from lake.query import Engine, Parameters, VanishedError, read_only, run, user_error
 from lake.relations import statements
 from lake.snapshot import Positions, SnapshotReader, parse_snapshot, require_reached, snapshot_of
@@ -90,20 +89,15 @@ class Lake:
         """Like `sql`, a few rows at a time, for results that do not fit into memory."""
         return iter(self._read(query, as_of, parameters, lambda relation: relation.to_arrow_reader(rows)))
 
-    def maintain(self) -> str | None:
-        """Compact the table with the most small files if they are too many; its name. For the sink, after a flush."""
+    def maintain(self) -> int:
+        """Merge files of one table that has too many; how many were merged. For the sink, after each flush."""
         with self._writing:
-            worst = max(self._tables.values(), key=lambda table: table.small_files, default=None)
-            if worst is None or worst.small_files <= MAX_SMALL_FILES:
-                return None
-            compact_table(self.root, worst.name)
-            worst.forget()
-            return worst.name
+            return next((merged for table in self._tables.values() if (merged := table.compact())), 0)
 
     def compact(self) -> dict[str, int]:
-        """Merge the small files of all tables, up to a good size; how many were merged, by table."""
+        """Merge all small files, as far as that is good; how many, by table. Sinks may go on meanwhile."""
         names = [name for name in TABLES if table_exists(self.root, name)]
-        return {name: compact_table(self.root, name, below=LARGE_BYTES) for name in names}
+        return {name: WriterTable(self.root, name, self.identity).compact(everything=True) for name in names}
 
     def verify(self) -> list[str]:
         """Audit the lake: problems found, in words; none means that every promise holds."""

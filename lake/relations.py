@@ -8,6 +8,7 @@ from functools import cache
 import pyarrow as pa
 
 from eventlog.log import TopicPartition
+from lake.files import schema_mark
 from lake.views import VIEWS
 from schemas.tables import TABLES
 
@@ -26,12 +27,24 @@ def statements(names: Iterable[str], files: Mapping[str, list[str]],
 
 
 def _raw(table: str, files: list[str], positions: Mapping[TopicPartition, int]) -> str:
-    """Rows below the snapshot. The empty side gives names and types, also where no file has a column yet."""
-    source = _empty(table)
-    if files and positions:
-        listed = ", ".join(map(_text, files))
-        source += f" union all by name select * from read_parquet([{listed}], union_by_name = true)"
-    return f"select * from ({source}) where {_below(positions)}"
+    """Rows below the snapshot. Columns that no file of an older release has are null; without files there are no
+    rows, but names and types."""
+    groups = _alike(files) if positions else {}
+    if set(groups) == {schema_mark(TABLES[table])}:
+        source = f"read_parquet([{', '.join(map(_text, files))}])"
+    else:
+        reads = [f"select * from read_parquet([{', '.join(map(_text, alike))}])" for alike in groups.values()]
+        source = f"({' union all by name '.join([_empty(table), *reads])})"
+    return f"select * from {source} where {_below(positions)}"
+
+
+def _alike(files: list[str]) -> dict[str, list[str]]:
+    """Files that have the same columns, which their names tell. Of a foreign writer's file nothing is known."""
+    groups: dict[str, list[str]] = {}
+    for path in files:
+        mark, dash, _ = path.rpartition("/")[2].partition("-")
+        groups.setdefault(mark if dash and mark != "part" else path, []).append(path)
+    return groups
 
 
 @cache

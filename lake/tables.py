@@ -6,22 +6,22 @@ positions are those at exactly the version of the handle, so that writing with t
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from eventlog.log import TopicPartition
-from lake.files import add_action, small_files, spans_of, write_file
-from lake.transactions import application
+from lake.compaction import all_small, due, merge
+from lake.files import LiveFile, add_action, live_files, spans_of, write_file
+from lake.transactions import application, commit, first_line
 from schemas.errors import CommitConflictError, LakeError
 from schemas.failpoints import hit
 from schemas.tables import TABLES
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
-    from deltalake.transaction import AddAction, RemoveAction
 
 IDENTITY_KEY = "headrace.logIdentity"
 PROPERTIES = {
@@ -43,7 +43,7 @@ def open_table(root: Path, name: str) -> DeltaTable:
     try:
         return DeltaTable(root / name)
     except DeltaError as wrong:
-        raise LakeError(f"table cannot be opened ({_first_line(wrong)})", where=str(root / name)) from None
+        raise LakeError(f"table cannot be opened ({first_line(wrong)})", where=str(root / name)) from None
 
 
 def create_table(root: Path, name: str, identity: str) -> None:
@@ -57,7 +57,7 @@ def create_table(root: Path, name: str, identity: str) -> None:
                           configuration={**PROPERTIES, IDENTITY_KEY: identity})
     except (DeltaError, OSError) as wrong:
         if not table_exists(root, name):
-            raise LakeError(f"table cannot be made ({_first_line(wrong)})", where=str(root / name),
+            raise LakeError(f"table cannot be made ({first_line(wrong)})", where=str(root / name),
                             hint="choose a writable --home with free space") from None
 
 
@@ -73,8 +73,7 @@ class WriterTable:
         self._root, self._identity = root, identity
         self._handle: DeltaTable | None = None
         self._positions: dict[TopicPartition, int | None] = {}
-        self.small_files = 0
-        """Files that one more compaction would merge: known, or counted at the next `handle()`."""
+        self._files: list[LiveFile] = []
 
     def handle(self) -> DeltaTable:
         if self._handle is None:
@@ -103,48 +102,47 @@ class WriterTable:
         from deltalake import Transaction
 
         handle = self.handle()
-        actions = []
+        before, actions = handle.version(), []
         if rows.num_rows:
             name = write_file(self.folder, rows)
             hit("sink:after_data_file")
             actions.append(add_action(self.folder, name, rows.num_rows, spans_of(rows), data_change=True))
-        before = handle.version()
         commit(handle, actions, [Transaction(application(self._identity, part), end) for part, end in ends.items()])
-        self._see(before, ends, len(actions))
+        if self._alone_since(before):
+            self._positions.update(ends)
+            self._files += [LiveFile(action.path, action.size, rows.num_rows) for action in actions]
 
-    def _see(self, before: int, ends: Mapping[TopicPartition, int], files: int) -> None:
+    def compact(self, everything: bool = False) -> int:
+        """Merge files of a tier that is too full, or all small ones; how many. 0 if somebody else did it just now."""
+        handle = self.handle()
+        before, files = handle.version(), all_small(self._files) if everything else due(self._files)
+        if not files:
+            return 0
+        try:
+            merge(handle, self.folder, files)
+        except CommitConflictError:
+            self.forget()
+            return 0
+        if self._alone_since(before):
+            self._files = live_files(handle)
+        return len(files)
+
+    def _alone_since(self, version: int) -> bool:
+        """Move the handle to the present. If others committed too, whatever was remembered may be old, and this handle
+        would not notice any more: forget it all."""
         handle = self.handle()
         handle.update_incremental()
-        if handle.version() == before + 1:
-            self._positions.update(ends)
-            self.small_files += files
-        else:  # Others committed too: whatever was remembered may be old, and this handle would not notice.
-            self._positions = {}
-            self._take_on(handle)
+        if handle.version() == version + 1:
+            return True
+        self.forget()
+        return False
 
     def _take_on(self, handle: DeltaTable) -> None:
-        schema = TABLES[self.name]
         have = {field.name for field in handle.schema().fields}
-        missing = [field for field in schema if field.name not in have]
+        missing = [field for field in TABLES[self.name] if field.name not in have]
         if missing:
             _add_columns(handle, missing)
-        self.small_files = len(small_files(handle))
-
-
-def commit(handle: DeltaTable, actions: Sequence[AddAction | RemoveAction], transactions: list[Any]) -> None:
-    """One Delta commit of our own files. Raises CommitConflictError where another commit came first."""
-    from deltalake import CommitProperties
-    from deltalake.exceptions import CommitFailedError, DeltaError
-
-    try:
-        handle.create_write_transaction(list(actions), "append", handle.schema(),
-                                        commit_properties=CommitProperties(app_transactions=transactions))
-    except CommitFailedError as wrong:
-        raise CommitConflictError(f"another writer committed first ({_first_line(wrong)})",
-                                  where=handle.table_uri) from None
-    except (DeltaError, OSError) as wrong:
-        raise LakeError(f"commit failed ({_first_line(wrong)})", where=handle.table_uri,
-                        hint="is the disk full, or the home read-only?") from None
+        self._files = live_files(handle)
 
 
 def _add_columns(handle: DeltaTable, fields: list[pa.Field]) -> None:
@@ -153,7 +151,3 @@ def _add_columns(handle: DeltaTable, fields: list[pa.Field]) -> None:
 
     added: list[Field] = list(DeltaSchema.from_arrow(pa.schema(fields)).fields)
     handle.alter.add_columns(added)
-
-
-def _first_line(wrong: BaseException) -> str:
-    return str(wrong).splitlines()[0] if str(wrong) else type(wrong).__name__

@@ -1,4 +1,4 @@
-"""Application transactions of a Delta table: how far each topic-partition has been written.
+"""Commits and application transactions of a Delta table: how far each topic-partition has been written.
 
 The library answers for one application id at a time; a reader needs all of them, also of partitions it never heard
 of. They stand in the table's log: the newest checkpoint's `txn` column, then the commits after it.
@@ -7,11 +7,16 @@ of. They stand in the table's log: the newest checkpoint's `txn` column, then th
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from eventlog.log import TopicPartition
-from schemas.errors import LakeError
+from schemas.errors import CommitConflictError, LakeError
+
+if TYPE_CHECKING:
+    from deltalake import DeltaTable, Transaction
+    from deltalake.transaction import AddAction, RemoveAction
 
 _TXN = b'{"txn":'
 
@@ -36,6 +41,22 @@ def positions_of(found: Transactions, identity: str) -> dict[TopicPartition, int
         if not owner and topic and number.isdigit():
             positions[topic, int(number)] = version
     return positions
+
+
+def commit(handle: DeltaTable, actions: Sequence[AddAction | RemoveAction], transactions: list[Transaction]) -> None:
+    """One Delta commit of our own files. Raises CommitConflictError where another commit came first."""
+    from deltalake import CommitProperties
+    from deltalake.exceptions import CommitFailedError, DeltaError
+
+    try:
+        handle.create_write_transaction(list(actions), "append", handle.schema(),
+                                        commit_properties=CommitProperties(app_transactions=transactions))
+    except CommitFailedError as wrong:
+        raise CommitConflictError(f"another writer committed first ({first_line(wrong)})",
+                                  where=handle.table_uri) from None
+    except (DeltaError, OSError) as wrong:
+        raise LakeError(f"commit failed ({first_line(wrong)})", where=handle.table_uri,
+                        hint="is the disk full, or the home read-only?") from None
 
 
 def read_transactions(log_folder: Path, version: int, known: Transactions | None = None) -> Transactions:
@@ -76,3 +97,7 @@ def _from_checkpoint(log_folder: Path) -> Transactions | None:
         raise LakeError(f"checkpoint of a table cannot be read ({wrong})", where=str(log_folder)) from None
     rows = [row for row in column.to_pylist() if row and row["appId"]]
     return Transactions(version, {row["appId"]: row["version"] for row in rows})
+
+
+def first_line(wrong: BaseException) -> str:
+    return str(wrong).splitlines()[0] if str(wrong) else type(wrong).__name__

@@ -24,27 +24,21 @@ def _first(source: str, key: str, order: str = _LOG_ORDER) -> str:
 
 
 def _fact(table: str, key: str, columns: str = "*") -> View:
-    """First event of an id, then first of its natural key."""
-    by_id = _first(f"raw_{table}", "event_id")
-    by_key = _first(f"({by_id})", key)
-    return View((f"raw_{table}",), f"select {columns} from ({by_key})")
+    """What may have been written twice: the first with a key wins."""
+    return View((f"raw_{table}",), _first(f"raw_{table}", key).replace("*", columns, 1))
 
 
+_TASK_VERSIONS = _first("raw_tasks", "task_id, digest")
 _TASKS = "select * rename (verifier as reward_verifier) from (" + _first(
     "raw_tasks", "task_id", 'topic, partition, "offset" desc') + ")"
-_TASK_VERSIONS = _fact("tasks", "task_id, digest").sql
 
-_REWARD_VERIFIERS = f"""
-with asked as (
-  select episode_id, task_id, task_digest, kind from requests
-  union all
-  select episode_id, task_id, task_digest, kind from raw_episodes anti join requests using (episode_id))
-select a.episode_id, coalesce(nullif(t.verifier, ''), a.kind) as verifier
-from asked a left join ({_TASK_VERSIONS}) t on t.task_id = a.task_id and t.digest = a.task_digest
-"""
-
-_VERDICTS = """
-select s.* from scores s join reward_verifiers v on v.episode_id = s.episode_id and v.verifier = s.verifier
+_VERDICTS = f"""
+select s.* from scores s
+left join requests r on r.episode_id = s.episode_id
+left join raw_episodes e on e.episode_id = s.episode_id
+left join ({_TASK_VERSIONS}) t
+  on t.task_id = coalesce(r.task_id, e.task_id) and t.digest = coalesce(r.task_digest, e.task_digest)
+where s.verifier = coalesce(nullif(t.verifier, ''), r.kind, e.kind)
 """
 
 _BATCH_DISPOSITIONS = f"""
@@ -119,8 +113,7 @@ VIEWS: dict[str, View] = {
     "turns": View(("raw_turns",), "select * from raw_turns"),
     "tool_calls": View(("raw_tool_calls",), "select * exclude (duration_s) from raw_tool_calls"),
     "scores": _fact("scores", "score_id", "* exclude (started_at, run_id, task_id)"),
-    "reward_verifiers": View(("requests", "raw_episodes", "raw_tasks"), _REWARD_VERIFIERS),
-    "verdicts": View(("scores", "reward_verifiers"), _VERDICTS),
+    "verdicts": View(("scores", "requests", "raw_episodes", "raw_tasks"), _VERDICTS),
     "current_scores": View(("verdicts",), _first("verdicts", "episode_id", '"offset" desc, partition')),
     "batches": _fact("batches", "run_id, step"),
     "batch_rows": View(("raw_batch_rows", "batches"),
@@ -139,7 +132,7 @@ VIEWS: dict[str, View] = {
     "dead_letters": View(("raw_dead_letters",), "select * from raw_dead_letters"),
 }
 """In an order in which each stands on earlier ones."""
-PUBLIC = tuple(name for name in VIEWS if name not in ("reward_verifiers", "verdicts"))
+PUBLIC = tuple(name for name in VIEWS if name != "verdicts")
 _EVERYTHING = re.compile(r"\b(show|information_schema|duckdb_\w+|sqlite_master|query|query_table)\b", re.IGNORECASE)
 
 

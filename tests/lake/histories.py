@@ -108,7 +108,8 @@ class Story:
     def resume(self, episode: str, source: str, restart: bool = False, attempt: int = 1) -> Event:
         if restart:
             self.prefixes.pop(episode, None)
-        return self.step(EpisodeResumed(attempt=attempt, restart=restart, reason="test", at=self.time_us), episode, source)
+        return self.step(EpisodeResumed(attempt=attempt, restart=restart, reason="test", at=self.time_us), episode,
+                         source)
 
     def finish(self, episode: str, termination: str = "completed", source: str = "writer-1",
                failure_kind: str | None = None) -> Event:
@@ -122,14 +123,15 @@ class Story:
         return self.artifacts.put(f"submission of {episode}".encode())
 
     def score(self, episode: str, reward: float | None = 1.0, status: str = "ok", verifier: str = "tools",
-              cause: str = "live", score_id: str = "", evidence: bool = True, submission: str = "") -> None:
+              cause: str = "live", score_id: str = "", evidence: bool = True, submission: str = "",
+              topic: str | None = None) -> None:
         score_id = score_id or stable_id("score", episode, verifier, cause)
         self.tell(ScoreRecorded(
             score_id=score_id, episode_id=episode, submission=submission or self.submission(episode).digest,
             verifier=verifier, verifier_digest=digest(b"v"), status=status, reward=reward, cause=cause,
             components={"content": 0.5}, evidence=self.artifacts.put(score_id.encode()) if evidence else None,
             started_at=self.time_us - 200, finished_at=self.time_us, run_id=self.run_id), episode,
-            event_id=f"{score_id}-{len(self.told)}")
+            event_id=f"{score_id}-{len(self.told)}", topic=topic)
 
     def episode(self, episode: str, reward: float | None = 1.0, purpose: str = "train") -> None:
         """A whole one: started, one turn, one call, finished, scored (unless the reward is None)."""
@@ -142,7 +144,8 @@ class Story:
 
     def seal(self, batch_id: str, step: int, decisions: dict[str, str], reason: str = "rule",
              rows: Sequence[str] | None = None) -> None:
-        members = [episode for episode, decision in decisions.items() if decision == "trained"] if rows is None else rows
+        trained = [episode for episode, decision in decisions.items() if decision == "trained"]
+        members = trained if rows is None else rows
         manifest = {
             "rows": [{"episode_id": episode, "segment": 0, "sequence": index, "position": 0, "tokens": 5,
                       "trained_tokens": 3, "reward": 1.0, "advantage": 0.5} for index, episode in enumerate(members)],
@@ -159,10 +162,33 @@ class Story:
             at=self.time_us), self.run_id)
 
     def trained(self, step: int, batch_id: str, loss: float = 0.5) -> None:
-        self.tell(StepCompleted(run_id=self.run_id, step=step, batch_id=batch_id, metrics={"loss": loss, "tokens": 12.0},
-                                at=self.time_us), self.run_id)
+        self.tell(StepCompleted(run_id=self.run_id, step=step, batch_id=batch_id,
+                                metrics={"loss": loss, "tokens": 12.0}, at=self.time_us), self.run_id)
         self.tell(WeightsPublished(run_id=self.run_id, version=step + 1, digest=digest(b"w"), path="w", step=step,
                                    at=self.time_us), self.run_id)
+
+
+def whole_story(story: Story, episodes: int = 4) -> None:
+    """Something of everything: zombies, an unknown type, a payload that violates its schema, a wrong topic, batches."""
+    story.task()
+    names = [f"episode-{number}" for number in range(episodes)]
+    story.request(*names)
+    for name in names:
+        story.episode(name)
+    story.turn(names[0], 9, source="zombie", sequence=1)  # After the finish.
+    story.request("open", "late", purpose="eval", group="group-2")
+    story.start("open")
+    story.turn("open", 0, source="zombie", sequence=1)  # Not the owner.
+    story.turn("open", 0)
+    story.step(ToolCalled(turn=0, call_id="c", tool="calc", arguments="", at=story.time_us), "open")
+    story.cancel("late")
+    strange = Event("strange", "writer-1", "headrace.episode.paused.v1", "open", 3, story.time_us, b"\x80")
+    violating = Event("broken", "writer-1", "headrace.turn.generated.v1", "open", 4, story.time_us, b"\x81\xa4turn\xc0")
+    story.told += [("trajectories", strange), ("trajectories", violating)]
+    story.sequences["open"] = 4
+    story.score("open", topic="requests")
+    story.seal("batch-1", 0, {names[0]: "trained", names[1]: "trained", names[2]: "filtered"})
+    story.trained(0, "batch-1")
 
 
 def records_of(told: Iterable[tuple[str, Event]], partitions: int = 4) -> list[Record]:

@@ -1,0 +1,247 @@
+"""The sink in process, against a real SQLite log."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from artifacts.store import DirectoryStore
+from consumers.sink import Sink
+from eventlog import open_log
+from eventlog.log import EventLog, Subscription
+from lake import open_lake
+from lake.lake import Lake
+from schemas.envelope import Event, Record
+from schemas.errors import LakeError
+from schemas.events import StepCompleted, ToolCalled, ToolReturned
+from schemas.settings import Settings
+from tests.lake.histories import Story, rows, whole_story
+
+
+@pytest.fixture
+def log(settings: Settings) -> Iterator[EventLog]:
+    log = open_log(settings)
+    yield log
+    log.close()
+
+
+@pytest.fixture
+def lake(settings: Settings, artifacts: DirectoryStore) -> Lake:
+    return open_lake(settings, artifacts)
+
+
+@pytest.fixture
+def story(artifacts: DirectoryStore) -> Story:
+    return Story(artifacts)
+
+
+def append(log: EventLog, told: list[tuple[str, Event]]) -> None:
+    for topic, event in told:
+        log.append(topic, [event]).result()
+
+
+def drain(log: EventLog, lake: Lake, artifacts: DirectoryStore, settings: Settings, member: str = "sink") -> Sink:
+    sink = Sink(log, lake, artifacts, settings, member=member)
+    sink.run(threading.Event(), until_idle=True)
+    return sink
+
+
+def test_the_lake_holds_what_the_log_holds(
+        log: EventLog, lake: Lake, artifacts: DirectoryStore, settings: Settings, story: Story) -> None:
+    whole_story(story)
+    append(log, story.told)
+    drain(log, lake, artifacts, settings)
+    assert sorted(rows(lake, "select id from events")) == sorted((event.id,) for _, event in story.told)
+    assert lake.positions() == {part: end for part, end in log.ends(("tasks", "requests", "trajectories", "scores",
+                                                                     "training")).items() if end}
+    assert lake.verify() == []
+
+
+def test_rows_say_what_the_events_said(
+        log: EventLog, lake: Lake, artifacts: DirectoryStore, settings: Settings, story: Story) -> None:
+    story.request("e")
+    story.start("e")
+    story.turn("e", logprobs=True)
+    story.call("e")
+    story.turn("e", 1, logprobs=False)
+    story.resume("e", "writer-2", restart=True, attempt=2)
+    story.turn("e", source="writer-2")
+    story.finish("e", source="writer-2")
+    append(log, story.told)
+    drain(log, lake, artifacts, settings)
+    assert rows(lake, "select turn, attempt, context_tokens, generated_tokens, logprobs, version_min, version_max, "
+                      'text from turns order by "offset"') == [
+        (0, 1, [0, 1], [7, 8, 9], [-0.5, -0.25, -1.0], 2, 3, "turn 0"),
+        (1, 1, [1, 2], [8, 9, 10], None, 2, 3, "turn 1"),
+        (0, 2, [0, 1], [7, 8, 9], [-0.5, -0.25, -1.0], 2, 3, "turn 0")]
+    assert rows(lake, "select call_id, tool, arguments, status, exit_code, output, finished_at >= started_at "
+                      "from tool_calls") == [("call-0", "calc", "1 + 1", "ok", 0, "2", True)]
+    assert rows(lake, "select episode_id, run_id, kind, policy, attempt, termination, version_min, version_max, "
+                      "submission from episodes") == [
+        ("e", "run-1", "tools", "tiny", 2, "completed", 2, 3, story.submission("e").digest)]
+
+
+def test_a_fenced_writer_is_kept_and_appears_nowhere_else(
+        log: EventLog, lake: Lake, artifacts: DirectoryStore, settings: Settings, story: Story) -> None:
+    story.start("e")
+    story.resume("e", "writer-2")
+    zombie = [story.turn("e", 0, source="writer-1", sequence=2), story.turn("e", 5, source="writer-2", sequence=9)]
+    story.turn("e", 1, source="writer-2")
+    story.finish("e", source="writer-2")
+    zombie.append(story.turn("e", 2, source="writer-1", sequence=4))
+    append(log, story.told)
+    drain(log, lake, artifacts, settings)
+    assert rows(lake, 'select id, reason from events where not admitted order by "offset"') == [
+        (zombie[0].id, "not_owner"), (zombie[1].id, "gap"), (zombie[2].id, "after_finish")]
+    assert rows(lake, "select text from turns") == [("turn 1",)]
+
+
+def test_bad_payloads_are_dead_letters_with_their_bytes(
+        log: EventLog, lake: Lake, artifacts: DirectoryStore, settings: Settings, story: Story) -> None:
+    whole_story(story)
+    append(log, story.told)
+    drain(log, lake, artifacts, settings)
+    letters = rows(lake, "select topic, reason, data from dead_letters order by topic desc")
+    assert [(topic, data) for topic, _, data in letters] == [
+        ("trajectories", b"\x81\xa4turn\xc0"), ("requests", next(
+            event.data for topic, event in story.told if topic == "requests" and event.name == "score.recorded"))]
+    assert "turn" in letters[0][1] and "belongs to topic scores" in letters[1][1]
+    assert rows(lake, "select admitted, reason from events where id = 'broken'") == [(True, "schema_violation")]
+    assert rows(lake, "select type, version, admitted from events where id = 'strange'") == [
+        ("episode.paused", 1, True)]
+
+
+def test_a_value_that_fits_no_column_is_a_dead_letter(
+        log: EventLog, lake: Lake, artifacts: DirectoryStore, settings: Settings, story: Story) -> None:
+    story.trained(0, "batch-1")
+    story.tell(StepCompleted(run_id="run-1", step=1, batch_id="b", metrics={"tokens": 1e300}), "run-1")
+    append(log, story.told)
+    drain(log, lake, artifacts, settings)
+    assert rows(lake, "select step from steps") == [(0,)]
+    assert rows(lake, "select count(*) from events") == [(3,)]
+    assert "does not fit" in rows(lake, "select reason from dead_letters")[0][0]
+    assert lake.verify() == []
+
+
+def test_a_batch_without_its_manifest_is_told(
+        log: EventLog, lake: Lake, artifacts: DirectoryStore, settings: Settings, story: Story) -> None:
+    ref = artifacts.put(b"{}")
+    story.sealed("batch-1", 0, ref, 0)
+    artifacts.path(ref.digest).unlink()
+    unknown = artifacts.put(b'{"rows": [], "dispositions": [{"episode_id": "e", "disposition": "lost"}]}')
+    story.sealed("batch-2", 1, unknown, 0)
+    append(log, story.told)
+    drain(log, lake, artifacts, settings)
+    reasons = [reason for reason, in rows(lake, 'select reason from dead_letters order by "offset"')]
+    assert "artifact is missing" in reasons[0] and "manifest violates its schema" in reasons[1]
+    assert rows(lake, "select batch_id from batches order by 1") == [("batch-1",), ("batch-2",)]
+
+
+def test_a_restarted_sink_restores_open_and_closed_episodes(
+        log: EventLog, lake: Lake, artifacts: DirectoryStore, settings: Settings, story: Story) -> None:
+    story.start("open")
+    story.turn("open")
+    story.step(ToolCalled(turn=0, call_id="c", tool="calc", arguments="1 + 1", at=story.time_us), "open")
+    story.start("closed")
+    story.finish("closed")
+    append(log, story.told)
+    drain(log, lake, artifacts, settings)
+    before = len(story.told)
+    story.step(ToolReturned(turn=0, call_id="c", status="ok", at=story.time_us), "open")
+    story.turn("open", 1, source="zombie", sequence=4)
+    story.turn("closed", 1, sequence=2)
+    story.finish("open")
+    append(log, story.told[before:])
+    drain(log, open_lake(settings, artifacts), artifacts, settings)
+    assert rows(lake, "select tool, arguments from tool_calls") == [("calc", "1 + 1")]
+    assert rows(lake, "select episode_id, version_min from episodes order by 1") == [("closed", None), ("open", 2)]
+    assert rows(lake, "select subject, reason from events where not admitted order by 1") == [
+        ("closed", "after_finish"), ("open", "not_owner")]
+
+
+def test_a_failed_write_is_made_good(
+        log: EventLog, lake: Lake, artifacts: DirectoryStore, settings: Settings, story: Story,
+        monkeypatch: pytest.MonkeyPatch) -> None:
+    """The outcome of a commit is unknown after an exception: here it had landed in some tables, not in others."""
+    whole_story(story)
+    append(log, story.told)
+    failures = iter(["sink:after_table:turns", "sink:after_data_file", "sink:before_write"])
+    failing = [next(failures)]
+
+    def fail(name: str) -> None:
+        if failing and name == failing[0]:
+            failing[0:1] = [following] if (following := next(failures, "")) else []
+            raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr("lake.commit.hit", fail)
+    monkeypatch.setattr("lake.tables.hit", fail)
+    drain(log, lake, artifacts, settings)
+    assert not failing
+    assert sorted(rows(lake, "select id from events")) == sorted((event.id,) for _, event in story.told)
+    assert lake.verify() == []
+
+
+def test_a_sink_gives_up_on_a_lake_that_cannot_be_written(
+        log: EventLog, lake: Lake, artifacts: DirectoryStore, settings: Settings, story: Story,
+        monkeypatch: pytest.MonkeyPatch) -> None:
+    whole_story(story)
+    append(log, story.told)
+
+    def fail(name: str) -> None:
+        if name == "sink:before_write":
+            raise LakeError("commit failed", hint="is the disk full?")
+
+    monkeypatch.setattr("lake.commit.hit", fail)
+    monkeypatch.setattr("consumers.sink._MAX_FAILURES", 3)
+    with pytest.raises(LakeError, match="commit failed"):
+        drain(log, lake, artifacts, settings)
+
+
+def test_the_lake_of_another_log_is_refused(
+        log: EventLog, lake: Lake, artifacts: DirectoryStore, settings: Settings, tmp_path: Any) -> None:
+    lake.bind("another")
+    with pytest.raises(LakeError, match="copy of another log"):
+        drain(log, lake, artifacts, settings)
+
+
+class LateSeeks:
+    """A log whose subscriptions deliver some records again and skip some at first, as a client may that fetched them
+    before a seek took effect."""
+
+    def __init__(self, log: EventLog) -> None:
+        self._log = log
+        self.identity = log.identity
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._log, name)
+
+    def subscribe(self, *arguments: Any, **options: Any) -> Any:
+        return LateSubscription(self._log.subscribe(*arguments, **options))
+
+
+class LateSubscription:
+    def __init__(self, inner: Subscription) -> None:
+        self._inner = inner
+        self._polls = 0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
+
+    def poll(self, timeout_s: float = 0.1, max_records: int = 5000) -> list[Record]:
+        records = self._inner.poll(timeout_s, 9)
+        self._polls += 1
+        if self._polls == 3:
+            return records[2:]
+        return records[:4] + records if self._polls % 2 else records
+
+
+def test_offsets_decide_not_the_order_of_delivery(
+        log: EventLog, lake: Lake, artifacts: DirectoryStore, settings: Settings, story: Story) -> None:
+    whole_story(story)
+    append(log, story.told)
+    drain(LateSeeks(log), lake, artifacts, settings)  # type: ignore[arg-type]
+    assert sorted(rows(lake, "select id from events")) == sorted((event.id,) for _, event in story.told)
+    assert lake.verify() == []
