@@ -245,16 +245,13 @@ class Episode:
         return returned
 
     async def _finish(self, termination: Termination, failure_kind: str | None = None) -> EpisodeFinished:
-        state = self.state
-        workspace, submission = state.workspace, None
+        state, submission = self.state, None
         if termination not in _NO_SUBMISSION:
-            if any(self.tools[call.tool].keeps_processes for call in state.calls if call.tool in self.tools):
-                workspace = await self._bench.final_workspace()
             submission = await asyncio.to_thread(store_submission, Submission(
-                task_id=self.task.task_id, task_digest=self.request.task_digest, workspace=workspace,
+                task_id=self.task.task_id, task_digest=self.request.task_digest, workspace=state.workspace,
                 answer=state.answer, calls=state.calls, termination=termination), self._artifacts)
         finished = EpisodeFinished(
-            termination=termination, failure_kind=failure_kind, answer=state.answer, workspace=workspace,
+            termination=termination, failure_kind=failure_kind, answer=state.answer, workspace=state.workspace,
             submission=submission, turns=state.turns, tool_calls=len(state.calls),
             context_token_count=state.context_token_count, generated_token_count=state.generated_token_count,
             at=now_us())

@@ -1,8 +1,8 @@
 """Taking over unfinished episodes: read their past from the log, and stand where their last writer stood.
 
 Turns in the log are never generated again. The workspace comes back by its digest, calls without a result are made
-again as the next attempt (or closed as `outcome_unknown` where that is not safe), and the policy is told where
-processes of the sandbox were lost.
+again as the next attempt, or closed as `outcome_unknown` where that is not safe. Processes never outlive the call
+that started them, so nothing else was lost.
 """
 
 from __future__ import annotations
@@ -25,7 +25,6 @@ from schemas.transcript import Transcript, Turn
 
 CRASHES = 20
 """Takeovers of one episode after which it counts as what brings its producers down."""
-PROCESSES_LOST = "note: the sandbox was restored; its files are as they were, running processes were lost"
 
 
 class Past(msgspec.Struct):
@@ -94,14 +93,8 @@ def _replay(episode: Episode, transcript: Transcript) -> None:
     for turn in transcript.turns:
         episode.state.replay(turn.generated)
         settled, episode.unsettled = _split(episode, turn)
-        for call, returned in settled[:-1]:
+        for call, returned in settled:
             episode.state.settle(call.tool, call.raw, returned, answer_of(call))
-        if turn is transcript.turns[-1] and not episode.unsettled:
-            episode.state.note = _note(episode, transcript)
-        for call, returned in settled[-1:]:
-            episode.state.settle(call.tool, call.raw, returned, answer_of(call))
-    if episode.unsettled:
-        episode.state.note = _note(episode, transcript)
 
 
 def _split(episode: Episode, turn: Turn) -> tuple[list[tuple[Call | Malformed, ToolReturned]], list[Open]]:
@@ -117,9 +110,3 @@ def _split(episode: Episode, turn: Turn) -> tuple[list[tuple[Call | Malformed, T
         else:
             unsettled.append(Open(turn.generated, index, call, made[-1].called.attempt if made else 0))
     return settled, unsettled
-
-
-def _note(episode: Episode, transcript: Transcript) -> str:
-    """Said only where something may have been lost that the policy could miss."""
-    used = {made.called.tool for turn in transcript.turns for made in turn.calls}
-    return PROCESSES_LOST if any(tool.keeps_processes for name, tool in episode.tools.items() if name in used) else ""

@@ -31,13 +31,9 @@ class State:
         self.workspace: str | None = None
         """Digest after the last call that changed something; null: the task's files."""
         self.context_token_count = self.generated_token_count = 0
-        self.note = ""
-        """Said to the policy with the next observation."""
         self.observe("user", prompt)
 
     def observe(self, role: str, text: str) -> None:
-        if self.note and role == "tool":
-            text, self.note = f"{self.note}\n{text}", ""
         ids = self._encode(role, text)
         self.context += ids
         self.pending += ids

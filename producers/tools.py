@@ -43,8 +43,6 @@ class Tool(msgspec.Struct, frozen=True, kw_only=True):
     """Further attempts when the sandbox broke; none where the call is not repeatable."""
     writes: bool = True
     """False: cannot change the workspace, so no snapshot is needed after it."""
-    keeps_processes: bool = False
-    """True: may leave processes behind, which a policy must be told when they are lost."""
 
     def problem(self, arguments: Any) -> str | None:
         return problem_of(arguments, self.schema)
@@ -100,7 +98,7 @@ _JSON = (
     Tool(name="read_file", description="Print a file of the workspace.", schema=_object(["path"], path="string"),
          build=_read_file, writes=False),
     Tool(name="run", description="Run a shell command in the workspace and print what it prints.",
-         schema=_object(["command"], command="string"), build=_run, keeps_processes=True),
+         schema=_object(["command"], command="string"), build=_run),
     Tool(name=DONE, description="Hand the work in; `answer` is the final answer where one is asked for.",
          schema=_object([], answer="string"), writes=False))
 TOOLS: dict[str, dict[str, Tool]] = {

@@ -77,10 +77,6 @@ class Workbench:
         deadline_s = min(tool.deadline_s or self._deadline_s, max(wall_clock_s, 0.001))
         return await self._in_thread(self._run, tool, command, workspace, deadline_s)
 
-    async def final_workspace(self) -> str:
-        """Digest of the workspace as it stands, for tools whose processes may have written after their call."""
-        return await self._in_thread(self._held.snapshot)
-
     async def close(self) -> None:
         """Never raises: the reaper removes what could not be removed here."""
         self._closed = True
