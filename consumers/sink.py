@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 Positions = dict[TopicPartition, int]
 GROUP = "sink"
 _POLL_S = 0.05
+_POLL_RECORDS = 5000
 _MAX_FAILURES = 8
 """Failures in a row, without any progress, after which the sink gives up."""
 _log = logging.getLogger("headrace.sink")
@@ -84,7 +85,7 @@ class Sink:
 
     def _turn(self, subscription: Subscription) -> bool:
         """One poll and, if it is time, one flush. True when nothing is left to read or to write."""
-        records = subscription.poll(_POLL_S)
+        records = subscription.poll(_POLL_S, min(_POLL_RECORDS, self._settings.sink_flush_rows))
         if self._moved:  # Records of this poll may lie beyond the lake's position: they will come again.
             self._start_over(subscription)
             return False

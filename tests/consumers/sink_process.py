@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import sys
 import threading
+from pathlib import Path
 
 from artifacts import open_store
 from consumers.sink import Sink
-from eventlog import open_log
+from eventlog.sqlite import SqliteLog
 from lake import open_lake
 from schemas.settings import Settings
 
 
-def main(home: str, member: str = "sink", until_idle: str = "idle", rows: str = "7") -> None:
-    settings = Settings(home=home, sink_flush_rows=int(rows))
-    log, store = open_log(settings), open_store(settings)
-    sink = Sink(log, open_lake(settings, store), store, settings, member=member)
-    sink.run(threading.Event(), until_idle=until_idle == "idle")
+def main(home: str, member: str, lease_s: str) -> None:
+    """Drain the log, in flushes of about 20 rows."""
+    settings = Settings(home=home, sink_flush_rows=20)
+    log, store = SqliteLog(Path(home) / "log.db", settings.log_partitions, float(lease_s)), open_store(settings)
+    Sink(log, open_lake(settings, store), store, settings, member=member).run(threading.Event(), until_idle=True)
     log.close()
 
 
