@@ -41,7 +41,7 @@ def score_submission(submission_digest: str, *, episode_id: str, run_id: str, ar
     name = case.verifier.name if case.verifier else ""
     version = case.verifier.digest if case.verifier else ""
     score = case.failure or _judge(case, artifacts, backend, seed, deadline_s)
-    score, kept = _keep(score, case, submission_digest, name, version, seed, artifacts)
+    score, kept = _keep(score, case, submission_digest, name, version, seed, backend.isolates, artifacts)
     return ScoreRecorded(
         score_id=score_id_of(episode_id, submission_digest, version, cause), episode_id=episode_id,
         submission=submission_digest, verifier=name, verifier_digest=version, status=score.status.value,
@@ -188,13 +188,13 @@ def _number(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 
-def _keep(score: Score, case: _Case, submission: str, name: str, version: str, seed: int,
+def _keep(score: Score, case: _Case, submission: str, name: str, version: str, seed: int, isolated: bool,
           artifacts: ArtifactStore) -> tuple[Score, ArtifactRef | None]:
     """Store the evidence. No evidence, no reward."""
     document = {
         "submission": submission, "task_id": case.task.task_id if case.task else None,
         "task_digest": case.submission.task_digest if case.submission else None, "verifier": name,
-        "verifier_digest": version, "seed": seed, "status": score.status.value, "reward": score.reward,
+        "verifier_digest": version, "isolated": isolated, "seed": seed, "status": score.status.value, "reward": score.reward,
         "components": dict(score.components), "details": dict(score.evidence)}
     try:
         return score, artifacts.put(evidence.encode(document), evidence.MEDIA_TYPE)

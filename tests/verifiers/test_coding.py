@@ -225,6 +225,15 @@ def test_a_check_that_proves_nothing_is_a_verifier_error(rig: Rig, check: str) -
     assert (score.status, score.reward) == (ScoreStatus.VERIFIER_ERROR, None), rig.evidence(score)
 
 
+def test_an_exception_that_ends_iterations_does_not_end_a_check(rig: Rig) -> None:
+    """StopIteration from the candidate would end the check's loop before its second value."""
+    check = ("def check(candidate):\n    assert candidate(0) == 0\n    for value in map(candidate, [0, 1]):\n"
+             "        assert value == 0\n")
+    task = Task(task_id="t", kind="coding", set="s", prompt="p", hidden={"entry": "f", "reward": "all", "check": check})
+    source = "def f(n):\n    if n == 0:\n        return 0\n    raise StopIteration\n"
+    assert rig.score(rig.hand_in(task, {"solution.py": source})).reward == 0.0
+
+
 def test_a_check_that_does_not_end_is_a_verifier_error(rig: Rig) -> None:
     check = "def check(candidate):\n    assert candidate(1, 2) == 2\n    while True:\n        pass\n"
     hidden = {"entry": "area", "check": check, "budget_s": 1.0}
