@@ -25,7 +25,7 @@ class Item(msgspec.Struct, frozen=True, eq=False):
 
 class Backlog:
     def __init__(self) -> None:
-        self._heap: list[tuple[bool, int, int, Item]] = []
+        self._heap: list[tuple[bool, int, int, int, Item]] = []
         self._order = count()
         self._unfinished: dict[TopicPartition, dict[int, Item]] = {}
         self._next: dict[TopicPartition, int] = {}
@@ -56,8 +56,9 @@ class Backlog:
         self.put_back(item, resumable)
 
     def put_back(self, item: Item, resumable: bool) -> None:
-        """Wait again. Episodes that were begun come first, then higher priorities, then whoever came first."""
-        heapq.heappush(self._heap, (not resumable, -item.request.priority, next(self._order), item))
+        """Wait again. Episodes that were begun come first, then higher priorities, then whoever asked first."""
+        request = item.request
+        heapq.heappush(self._heap, (not resumable, -request.priority, request.requested_at, next(self._order), item))
 
     def pop(self) -> Item | None:
         while self._heap:

@@ -16,6 +16,7 @@ from eventlog.log import EventLog
 from eventlog.sqlite import SqliteLog
 from producers.producer import Producer
 from producers.request import register_tasks, request_episodes
+from producers.shift import Done
 from sandboxes import open_backend
 from sandboxes.sandbox import Backend
 from schemas.codec import decode_payload, make_event
@@ -39,6 +40,8 @@ class World:
         home.mkdir(parents=True, exist_ok=True)
         self.home = home
         self.settings = Settings(home=str(home), tool_deadline_s=10.0)
+        self.order: list[str] = []
+        """Episodes in the order in which `produce` finished them."""
 
     def set(self, **changes: Any) -> World:
         self.settings = msgspec.structs.replace(self.settings, **changes)
@@ -78,10 +81,11 @@ class World:
 
     def produce(self, backend: Backend | None = None) -> list[EpisodeFinished]:
         """Run a producer until all that is requested is finished; what it finished, in order."""
-        finished: list[EpisodeFinished] = []
+        finished: list[Done] = []
         Producer(self.log, self.artifacts, backend or self.backend, self.settings,
-                 on_finished=lambda done: finished.append(done.finished)).run(threading.Event(), until_idle=True)
-        return finished
+                 on_finished=finished.append).run(threading.Event(), until_idle=True)
+        self.order += [done.request.episode_id for done in finished]
+        return [done.finished for done in finished]
 
     def play(self, task: Task, turns: Sequence[str], **options: Any) -> Transcript:
         """One episode of a task by a script."""

@@ -75,7 +75,8 @@ def test_calc_is_exact(line: str, printed: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("line", [
     "calc", "calc 1/0", "calc 5+", "calc 1 + 2", "calc 12345+1", "calc 1+1+1+1+1", "calc a+b", "calc $(id)", "calc 1;2",
-    "cat", "cat none.txt", "cat /etc/passwd", "cat ../rec.txt", "grep root /etc/passwd", "cat a b", "cat -n", "grep id", "grep id none.txt", "grep none rec.txt", "grep rec rec.txt",
+    "cat", "cat none.txt", "cat /etc/passwd", "cat ../rec.txt", "grep root /etc/passwd",
+    "cat a b", "cat -n", "grep id", "grep id none.txt", "grep none rec.txt", "grep rec rec.txt",
     "write", "write out.txt", "write Out.txt x", "write ../out.txt x", "write out.sh x", "write .txt x",
     "box 1 2 3", "box 0 2 3 part.obj", "box 1 -2 3 part.obj", "box 1 2 1e9 part.obj", "box 1 2 3 part.txt",
     "box 1 2 3.5.6 part.obj", "box 1 2 3 /tmp/part.obj",

@@ -1,0 +1,13 @@
+"""A producer in a process of its own, to be killed or paused: `python -m tests.producers.child HOME`."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from tests.producers.world import World
+
+if __name__ == "__main__":
+    world = World(Path(sys.argv[1]))
+    world.produce()
+    world.close()
