@@ -18,6 +18,7 @@ import torch
 from torch.distributed import checkpoint as torch_checkpoint
 
 from schemas.errors import TrainingError
+from schemas.failpoints import hit
 from training.files import sync_folder, sync_tree, write_durably
 from training.megatron import MCoreSavePlanner, TorchDistSaveShardedStrategy, dist_checkpointing, torch_format
 from training.trainer import Trainer
@@ -71,6 +72,7 @@ class Checkpoints:
         if first:
             write_durably(directory / _CURSOR, msgspec.json.encode(cursor))
             sync_tree(directory)
+            hit("learner:before_pointer")
             self._point_to(directory)
             self._remove_old()
         return directory

@@ -32,7 +32,7 @@ from training.model import build_model, read_architecture
 from training.rows import Microbatch, Row, collate, rows_of
 from training.schedule import learning_rate, supervised_plan
 from training.spec import BatchSpec
-from training.weights import load_weights
+from training.weights import export_weights, load_weights
 
 Loss = Callable[[BatchSpec, Microbatch, Tensor], tuple[Tensor, Tensor, Tensor]]
 """Loss summed over tokens, number of tokens, and the report: _SUMS over tokens, then the largest mismatch."""
@@ -67,6 +67,10 @@ class Trainer:
                 reports.append(self._optimize(rows, spec, rate, version))
                 _check_finite(reports[-1], step, index)
         return _summary(reports, spec)
+
+    def export(self, directory: Path) -> str:
+        """The weights as an HF directory; its digest."""
+        return export_weights(self.model, self.architecture, self.base, directory)
 
     def _optimize(self, rows: list[Row], spec: BatchSpec, rate: float, version: int) -> dict[str, float]:
         self._set_hyperparameters(spec, rate)

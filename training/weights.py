@@ -1,14 +1,11 @@
 """Weights in and out: HF Llama safetensors and Megatron's state, the same numbers in another order.
 
 Megatron keeps query, key and value of a layer in one matrix, interleaved by key-value group, and gate and up
-projections one above the other. A weights directory appears whole or not at all: it is written beside, synced and
-renamed. Its digest covers the name and the bytes of every file in it.
+projections one above the other.
 """
 
 from __future__ import annotations
 
-import hashlib
-import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -16,11 +13,9 @@ import torch
 from safetensors.torch import load_file, save
 
 from schemas.errors import TrainingError
-from schemas.ids import DIGEST_PREFIX, new_id
-from training.files import sync_folder, write_durably
 from training.model import Architecture
+from training.publish import WEIGHTS_FILE, write_weights
 
-WEIGHTS_FILE = "model.safetensors"
 State = dict[str, torch.Tensor]
 
 
@@ -135,47 +130,3 @@ def export_weights(model: torch.nn.Module, architecture: Architecture, base: Pat
     """Write the model as an HF directory with the base's other files; its digest."""
     state = from_megatron(dict(model.named_parameters()), architecture)
     return write_weights(directory, base, save(state, metadata={"format": "pt"}))
-
-
-def copy_weights(base: Path, directory: Path) -> str:
-    """Version 0: the base as it is."""
-    return write_weights(directory, base, (base / WEIGHTS_FILE).read_bytes())
-
-
-def write_weights(directory: Path, base: Path, weights: bytes) -> str:
-    """The directory is there whole or not at all. One that is there already must hold the same bytes."""
-    directory.parent.mkdir(parents=True, exist_ok=True)
-    beside = directory.parent / f".{directory.name}.{new_id()}.part"
-    beside.mkdir()
-    try:
-        write_durably(beside / WEIGHTS_FILE, weights)
-        for path in sorted(base.iterdir()):
-            if path.is_file() and path.name != WEIGHTS_FILE:
-                write_durably(beside / path.name, path.read_bytes())
-        written = weights_digest(beside)
-        if directory.exists():
-            _check_same(directory, written)
-        else:
-            sync_folder(beside)
-            beside.rename(directory)
-            sync_folder(directory.parent)
-    finally:
-        shutil.rmtree(beside, ignore_errors=True)
-    return written
-
-
-def weights_digest(directory: Path) -> str:
-    """Over the name and the content of every file, in order of names."""
-    whole = hashlib.sha256()
-    for path in sorted(path for path in directory.iterdir() if path.is_file()):
-        whole.update(f"{path.name}\0{hashlib.sha256(path.read_bytes()).hexdigest()}\n".encode())
-    return DIGEST_PREFIX + whole.hexdigest()
-
-
-def _check_same(directory: Path, written: str) -> None:
-    found = weights_digest(directory)
-    if found != written:
-        raise TrainingError(f"other weights stand where version {directory.name} belongs (digest {found}, not "
-                            f"{written})", where=str(directory),
-                            hint="a run keeps its base and its batches; start a new run for another base")
-

@@ -14,8 +14,9 @@ from schemas.errors import TrainingError
 from tests.training.conftest import make_base
 from training.batch_file import Tokens
 from training.model import build_model, read_architecture
+from training.publish import copy_weights, weights_digest
 from training.rows import collate
-from training.weights import copy_weights, export_weights, load_weights, weights_digest
+from training.weights import export_weights, load_weights
 
 
 def megatron_of(base: Path) -> torch.nn.Module:

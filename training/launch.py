@@ -1,0 +1,54 @@
+"""Starting the learner: one torchrun agent and its workers, which die with it."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import socket
+import sys
+from pathlib import Path
+
+from schemas.settings import Settings
+
+_PR_SET_PDEATHSIG = 1
+_LAUNCHER = b"torch.distributed.run"
+
+
+def learner_command(settings: Settings, run_id: str, base: Path, *, steps: int | None = None) -> list[str]:
+    """The command line of a run's learner; it ends by itself after `steps`, else it waits for further batches.
+
+    Settings that are not named here reach the workers through the environment.
+    """
+    command = [
+        sys.executable, "-m", "torch.distributed.run", "--nnodes", "1",
+        "--nproc-per-node", str(settings.learner_processes), "--master-addr", "127.0.0.1",
+        "--master-port", str(_free_port()), "--max-restarts", "0",
+        # After `--`, torchrun does not take our flags for abbreviations of its own.
+        "-m", "--", "training.learner",
+        "--home", settings.home, "--log", settings.log, "--log-partitions", str(settings.log_partitions),
+        "--artifacts", settings.artifacts, "--run", run_id, "--base", str(base)]
+    return command if steps is None else [*command, "--steps", str(steps)]
+
+
+def die_with_launcher() -> None:
+    """Called first thing in a worker: torchrun gives it a session of its own, so it must follow its agent itself."""
+    if "TORCHELASTIC_RUN_ID" not in os.environ or sys.platform != "linux":
+        return
+    ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    # The agent may have died before the line above: then somebody else is the parent by now.
+    if _LAUNCHER not in _command_line(os.getppid()):
+        os._exit(1)
+
+
+def _command_line(pid: int) -> bytes:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return b""
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
