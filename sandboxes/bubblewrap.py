@@ -83,6 +83,16 @@ class BubblewrapBackend:
             return self._spawner
 
     @property
+    def open_count(self) -> int:
+        """Sandboxes that have not been closed."""
+        with self._lock:
+            return len(self._open)
+
+    @property
+    def spawner_pid(self) -> int:
+        return self._spawner.process.pid
+
+    @property
     def parents(self) -> cgroups.Parents | None:
         return self._spawner.parents
 

@@ -125,7 +125,9 @@ class Life:
         found = [
             self.host.bwrap, "--unshare-all", "--unshare-user", "--uid", str(BWRAP_USER), "--gid", str(BWRAP_USER),
             "--hostname", "sandbox", "--die-with-parent", "--new-session", "--as-pid-1", "--cap-drop", "ALL",
-            "--proc", "/proc", "--dev", "/dev", "--bind", f"{self.folder}/shm", "/dev/shm", "--remount-ro", "/dev",
+            # A user whose host uid is 0 could write there, whatever its capabilities.
+            "--proc", "/proc", "--ro-bind", "/proc/sys", "/proc/sys",
+            "--dev", "/dev", "--bind", f"{self.folder}/shm", "/dev/shm", "--remount-ro", "/dev",
             "--ro-bind", "/usr", "/usr", "--ro-bind", f"{self.host.stage}/etc", "/etc"]
         for name in ("bin", "sbin", "lib", "lib32", "lib64", "libx32"):
             if os.path.islink(f"/{name}"):
@@ -201,4 +203,3 @@ class Life:
             os.rmdir(self.folder)
         if self.host.parents:
             cgroups.remove(self.host.parents, self.name)
-        self.channel.close()

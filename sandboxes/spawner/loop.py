@@ -194,8 +194,9 @@ class _Loop:
 
     def _dispose(self, life: Life) -> None:
         self.lives.discard(life)
-        life.reply({"closed": True})
         life.dispose()
+        life.reply({"closed": True})
+        life.channel.close()
 
     def _expire(self) -> None:
         now = time.monotonic()

@@ -102,7 +102,8 @@ def test_python_is_there(sandbox: Sandbox) -> None:
 
 def test_deadline_keeps_partial_output_and_files(sandbox: Sandbox) -> None:
     started = time.monotonic()
-    result = sandbox.exec(["sh", "-c", "echo some; echo kept > kept; echo more >&2; sleep 60; echo never"], deadline_s=0.5)
+    text = "echo some; echo kept > kept; echo more >&2; sleep 60; echo never"
+    result = sandbox.exec(["sh", "-c", text], deadline_s=0.5)
     assert time.monotonic() - started < 10
     assert result.timed_out and result.exit_code is None
     assert (result.stdout, result.stderr) == (b"some\n", b"more\n")

@@ -1,0 +1,55 @@
+"""What the host sees of sandboxes: processes by pid namespace, mounts, cgroups, descriptors."""
+
+from __future__ import annotations
+
+import os
+import select
+from pathlib import Path
+
+from sandboxes.sandbox import Sandbox
+
+CGROUPS = Path("/sys/fs/cgroup")
+
+
+def namespace_of(sandbox: Sandbox) -> str:
+    return sandbox.exec(["readlink", "/proc/self/ns/pid"]).stdout.decode().strip()
+
+
+def processes_in(namespace: str) -> list[int]:
+    """Host pids of all processes in a pid namespace, the dead that nobody has reaped too."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                inside = os.readlink(entry / "ns" / "pid") == namespace
+            except OSError:
+                continue
+            if inside:
+                found.append(int(entry.name))
+    return found
+
+
+def wait_for_end(pids: list[int], deadline_s: float = 20.0) -> None:
+    """Wait by pidfd until none of these processes is left."""
+    for pid in pids:
+        try:
+            descriptor = os.pidfd_open(pid)
+        except ProcessLookupError:
+            continue
+        poll = select.poll()
+        poll.register(descriptor, select.POLLIN)
+        ended = poll.poll(deadline_s * 1000)
+        os.close(descriptor)
+        assert ended, f"process {pid} is still there"
+
+
+def mounts_of(pid: int | str = "self") -> list[str]:
+    return Path(f"/proc/{pid}/mountinfo").read_text().splitlines()
+
+
+def cgroups_of(token: str) -> list[Path]:
+    return sorted(CGROUPS.glob(f"**/headrace-{token}/**/"))
+
+
+def descriptors_of(pid: int | str = "self") -> int:
+    return len(os.listdir(f"/proc/{pid}/fd"))

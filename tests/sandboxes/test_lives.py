@@ -1,0 +1,232 @@
+"""Lives leak nothing, `kill -9` leaves nothing, and the reaper takes only what is dead."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from artifacts.store import DirectoryStore
+from sandboxes import reaper
+from sandboxes.bubblewrap import BubblewrapBackend
+from sandboxes.sandbox import Backend, SandboxSpec
+from schemas.errors import SandboxError
+from tests.conftest import REPOSITORY
+from tests.sandboxes.conftest import open_here
+from tests.sandboxes.host import cgroups_of, descriptors_of, mounts_of, namespace_of, processes_in, wait_for_end
+
+LIVES = 100
+
+
+def live(backend: Backend, number: int) -> None:
+    sandbox = backend.acquire(SandboxSpec(files={"n": b"%d" % number}))
+    try:
+        result = sandbox.exec(["sh", "-c", "cat n; echo more > m; sleep 60 &"])
+        assert result.stdout == b"%d" % number, result
+        assert sandbox.read("m") == b"more\n"
+        sandbox.snapshot()
+    finally:
+        sandbox.close()
+
+
+def state_of(backend: BubblewrapBackend) -> dict[str, object]:
+    pid = backend.spawner_pid
+    return {
+        "own mounts": mounts_of(), "spawner mounts": len(mounts_of(pid)), "own descriptors": descriptors_of(),
+        "spawner descriptors": descriptors_of(pid), "cgroups": cgroups_of(backend.folder.token),
+        "children": Path(f"/proc/{pid}/task/{pid}/children").read_text(),
+        "folders": sorted(path for path in backend.root.rglob("*") if "lower" not in path.parts),
+    }
+
+
+def test_lives_leak_nothing(bubblewrap: BubblewrapBackend) -> None:
+    live(bubblewrap, 0)
+    before = state_of(bubblewrap)
+    for number in range(LIVES):
+        live(bubblewrap, number)
+    with pytest.raises(SandboxError):
+        bubblewrap.acquire(SandboxSpec(readonly={"/a/b": Path("/dev/null"), "/a/b/c": Path("/dev/null")}))
+    assert state_of(bubblewrap) == before
+    token = bubblewrap.folder.token
+    bubblewrap.close()
+    assert cgroups_of(token) == [] and list(bubblewrap.root.iterdir()) == []
+
+
+def test_no_mount_is_seen_by_the_host(bubblewrap: BubblewrapBackend) -> None:
+    before = mounts_of()
+    sandbox = bubblewrap.acquire(SandboxSpec())
+    assert mounts_of() == before
+    assert len(mounts_of(bubblewrap.spawner_pid)) > len(before)
+    sandbox.close()
+
+
+def test_lower_layers_are_shared_and_bounded(bubblewrap: BubblewrapBackend, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sandboxes.lower.IDLE_KEPT", 3)
+    folder = bubblewrap.folder.path / "lower"
+    spec = SandboxSpec(files={"a": b"same"})
+    group = [bubblewrap.acquire(spec) for _ in range(8)]
+    assert len(list(folder.iterdir())) == 2  # this one, and the empty one of the opening
+    for number in range(10):
+        bubblewrap.acquire(SandboxSpec(files={"a": b"%d" % number})).close()
+    assert len(list(folder.iterdir())) == 4
+    assert all(sandbox.read("a") == b"same" for sandbox in group)
+    for sandbox in group:
+        sandbox.close()
+    assert len(list(folder.iterdir())) == 3
+
+
+def test_eight_threads(backend: Backend) -> None:
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda number: live(backend, number), range(64)))
+
+
+def test_close_from_another_thread_ends_a_running_command(bubblewrap: BubblewrapBackend) -> None:
+    sandbox = bubblewrap.acquire(SandboxSpec())
+    namespace = namespace_of(sandbox)
+    started, caught = threading.Event(), []
+
+    def run() -> None:
+        started.set()
+        try:
+            sandbox.exec(["sleep", "60"], deadline_s=60)
+        except SandboxError as wrong:
+            caught.append(wrong.kind)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    started.wait()
+    sandbox.close()
+    assert processes_in(namespace) == []
+    thread.join(10)
+    assert caught == ["sandbox_closed"]
+
+
+def test_a_killed_spawner_breaks_its_sandboxes_and_the_next_acquire_starts_another(
+        bubblewrap: BubblewrapBackend) -> None:
+    sandbox = bubblewrap.acquire(SandboxSpec())
+    pids = [bubblewrap.spawner_pid, *processes_in(namespace_of(sandbox))]
+    os.kill(bubblewrap.spawner_pid, signal.SIGKILL)
+    wait_for_end(pids)
+    with pytest.raises(SandboxError) as caught:
+        sandbox.exec(["true"])
+    assert caught.value.kind == "sandbox_broken"
+    sandbox.close()
+    again = bubblewrap.acquire(SandboxSpec(files={"a": b"x"}))
+    assert again.exec(["cat", "a"]).stdout == b"x"
+    again.close()
+    token = bubblewrap.folder.token
+    bubblewrap.close()
+    assert cgroups_of(token) == []
+
+
+OWNER = """
+import sys, threading
+from pathlib import Path
+from artifacts.store import DirectoryStore
+from sandboxes import open_backend
+from sandboxes.sandbox import SandboxSpec
+from schemas.settings import Settings
+from tests.sandboxes.host import namespace_of
+import json
+home = Path(sys.argv[1])
+backend = open_backend(Settings(home=str(home), sandbox_backend=sys.argv[2]), DirectoryStore(home / "artifacts"))
+sandboxes = [backend.acquire(SandboxSpec(files={"a": b"x"})) for _ in range(3)]
+spaces = [namespace_of(one) for one in sandboxes]
+for one in sandboxes:
+    run = ["sh", "-c", "setsid sleep 600 & sleep 600"]
+    threading.Thread(target=one.exec, args=(run,), kwargs={"deadline_s": 600}).start()
+print(json.dumps({"token": backend.folder.token, "spawner": getattr(backend, "spawner_pid", 0), "spaces": spaces}))
+sys.stdout.flush()
+threading.Event().wait()
+"""
+
+
+def start_owner(home: Path, backend: str) -> tuple[subprocess.Popen[bytes], dict[str, object]]:
+    home.mkdir(exist_ok=True)
+    owner = subprocess.Popen([sys.executable, "-c", OWNER, str(home), backend], stdout=subprocess.PIPE, cwd=REPOSITORY,
+                             stderr=subprocess.DEVNULL)
+    assert owner.stdout
+    line = owner.stdout.readline()
+    assert line, "the owner did not start"
+    return owner, json.loads(line)
+
+
+def test_kill_9_of_an_owner_leaves_no_process_and_no_mount(tmp_path: Path, artifacts: DirectoryStore) -> None:
+    open_here("bubblewrap", tmp_path / "probe", artifacts).close()
+    before = mounts_of()
+    home = tmp_path / "home"
+    owner, said = start_owner(home, "bubblewrap")
+    root, token, spawner = home / "sandboxes", str(said["token"]), int(str(said["spawner"]))
+    assert reaper.reap(root) == 0 and (root / token).is_dir()
+    inside = [pid for space in said["spaces"] for pid in processes_in(space)]  # type: ignore[attr-defined]
+    assert len(inside) >= 3
+    owner.kill()
+    owner.communicate()
+    wait_for_end([spawner, *inside])
+    assert mounts_of() == before
+    assert reaper.reap(root) == 1
+    assert list(root.iterdir()) == [] and cgroups_of(token) == []
+    assert reaper.reap(root) == 0
+
+
+def test_kill_9_of_owner_and_spawner_together(tmp_path: Path, artifacts: DirectoryStore) -> None:
+    open_here("bubblewrap", tmp_path / "probe", artifacts).close()
+    before = mounts_of()
+    home = tmp_path / "home"
+    owner, said = start_owner(home, "bubblewrap")
+    inside = [pid for space in said["spaces"] for pid in processes_in(space)]  # type: ignore[attr-defined]
+    spawner = int(str(said["spawner"]))
+    os.kill(spawner, signal.SIGKILL)
+    owner.kill()
+    owner.communicate()
+    wait_for_end([spawner, *inside])
+    assert mounts_of() == before
+    opened = open_here("bubblewrap", home, artifacts)  # opening reaps
+    assert [path.name for path in (home / "sandboxes").iterdir()] == [opened.folder.token]  # type: ignore[attr-defined]
+    assert cgroups_of(str(said["token"])) == []
+    opened.close()
+
+
+def test_the_reaper_leaves_the_living_alone(backend: Backend, tmp_path: Path, artifacts: DirectoryStore) -> None:
+    sandbox = backend.acquire(SandboxSpec(files={"a": b"x"}))
+    other = open_here(backend.name, tmp_path / "home", artifacts)
+    assert other.reap() == backend.reap() == 0
+    assert sandbox.exec(["cat", "a"]).stdout == b"x"
+    other.close()
+    assert sandbox.read("a") == b"x"
+    sandbox.close()
+
+
+def test_the_reaper_takes_folders_of_dead_process_owners(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    owner, said = start_owner(home, "process")
+    folder = home / "sandboxes" / str(said["token"])
+    assert reaper.reap(home / "sandboxes") == 0 and folder.is_dir()
+    owner.kill()
+    owner.communicate()
+    lock = os.open(folder / reaper.LOCK, os.O_RDWR)
+    os.close(lock)
+    assert reaper.reap(home / "sandboxes") == 1 and not folder.exists()
+
+
+def test_removing_a_folder_touches_nothing_outside(tmp_path: Path) -> None:
+    outside = tmp_path / "outside"
+    outside.mkdir(mode=0o500)
+    (outside / "file").write_text("kept")
+    (outside / "file").chmod(0o400)
+    doomed = tmp_path / "doomed"
+    (doomed / "in").mkdir(parents=True)
+    (doomed / "in" / "folder-link").symlink_to(outside)
+    (doomed / "in" / "file-link").symlink_to(outside / "file")
+    (doomed / "in").chmod(0)
+    reaper.remove_tree(doomed)
+    assert not doomed.exists()
+    assert (outside / "file").read_text() == "kept" and outside.stat().st_mode & 0o777 == 0o500
+    assert (outside / "file").stat().st_mode & 0o777 == 0o400

@@ -1,0 +1,163 @@
+"""Opening by settings: each thing that can be wrong has its own error, with a way on."""
+
+from __future__ import annotations
+
+import os
+import resource
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import pytest
+
+import sandboxes.process
+from artifacts.store import DirectoryStore
+from sandboxes import open_backend, probe
+from schemas.errors import ConfigError, UnavailableError
+from schemas.settings import Settings
+from tests.conftest import REPOSITORY, require_real
+
+
+def opened(home: Path, artifacts: DirectoryStore, name: str) -> None:
+    open_backend(Settings(home=str(home), sandbox_backend=name), artifacts).close()
+
+
+def test_an_unknown_backend_is_a_mistake_with_a_suggestion(tmp_path: Path, artifacts: DirectoryStore) -> None:
+    with pytest.raises(ConfigError) as caught:
+        opened(tmp_path, artifacts, "bublewrap")
+    assert "bublewrap" in caught.value.paragraph() and "did you mean `bubblewrap`?" in caught.value.paragraph()
+    with pytest.raises(ConfigError) as caught:
+        opened(tmp_path, artifacts, "xyz")
+    assert "`bubblewrap` and `process`" in caught.value.hint
+
+
+def test_a_missing_bubblewrap_names_the_two_ways_on(tmp_path: Path, artifacts: DirectoryStore,
+                                                    monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(UnavailableError) as caught:
+        opened(tmp_path / "home", artifacts, "bubblewrap")
+    text = caught.value.paragraph()
+    assert "no `bwrap`" in text and "apt-get install bubblewrap" in text and "--sandbox process" in text
+    assert caught.value.exit_code == 2
+    assert list((tmp_path / "home" / "sandboxes").iterdir()) == []
+    assert "no `bwrap`" in str(probe("bubblewrap"))
+
+
+def test_a_bubblewrap_that_fails_says_why(tmp_path: Path, artifacts: DirectoryStore,
+                                          monkeypatch: pytest.MonkeyPatch) -> None:
+    if why := probe("bubblewrap"):
+        require_real("bubblewrap", why)
+    tmp_path.chmod(0o755)
+    broken = tmp_path / "bwrap"
+    broken.write_text("#!/bin/sh\necho 'bwrap: No permissions to create new namespace' >&2\nexit 1\n")
+    broken.chmod(0o755)
+    for parent in tmp_path.parents:
+        if parent.stat().st_uid == os.geteuid() and parent != Path("/"):
+            parent.chmod(parent.stat().st_mode | 0o005)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(UnavailableError, match="No permissions to create new namespace"):
+        opened(tmp_path / "home", artifacts, "bubblewrap")
+    assert list((tmp_path / "home" / "sandboxes").iterdir()) == []
+
+
+def test_a_home_that_cannot_be_written_is_a_mistake(tmp_path: Path, artifacts: DirectoryStore) -> None:
+    (tmp_path / "home").write_text("a file")
+    for name in ("bubblewrap", "process"):
+        with pytest.raises(ConfigError) as caught:
+            opened(tmp_path / "home", artifacts, name)
+        assert str(tmp_path / "home") in str(caught.value) and "--home" in caught.value.hint
+
+
+def test_process_warns_once(tmp_path: Path, artifacts: DirectoryStore, monkeypatch: pytest.MonkeyPatch,
+                            capfd: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(sandboxes.process, "_warned", False)
+    for _ in range(3):
+        opened(tmp_path, artifacts, "process")
+    assert capfd.readouterr().err.count("does not isolate") == 1
+    assert not sandboxes.process.ProcessBackend.isolates
+
+
+def test_descriptors_suffice_for_many_sandboxes(tmp_path: Path, artifacts: DirectoryStore) -> None:
+    opened(tmp_path, artifacts, "process")
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    assert soft == resource.RLIM_INFINITY or soft >= min(8192, hard)
+
+
+def test_importing_the_room_is_light() -> None:
+    code = "import sys, sandboxes; print(*sys.modules)"
+    listed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=REPOSITORY)
+    assert not {"msgspec", "asyncio", "subprocess", "json", "schemas.errors"} & set(listed.stdout.split())
+
+
+UNPRIVILEGED = """
+import os, sys
+from pathlib import Path
+from artifacts.store import DirectoryStore
+from sandboxes import open_backend
+from sandboxes.sandbox import Limits, SandboxSpec
+from schemas.settings import Settings
+assert os.geteuid() != 0
+home = Path(sys.argv[1])
+backend = open_backend(Settings(home=str(home)), DirectoryStore(home / "artifacts"))
+sandbox = backend.acquire(SandboxSpec(files={"f/a": b"x"}))
+assert sandbox.exec(["sh", "-c", "id -u; rm -r f; mkdir f; ls -A f; echo y > f/b; chmod 0 f/b"]).stdout == b"1000\\n"
+taken = sandbox.snapshot()
+other = backend.acquire(SandboxSpec(workspace=taken, limits=Limits(pids=40, memory_mb=256)))
+assert other.snapshot() == taken
+assert other.exec(["ls", "f"]).stdout == b"b\\n"
+assert other.exec(["sh", "-c", "sleep 60 & sleep 60"], deadline_s=0.3).timed_out
+bomb = '''import os, time
+n = 0
+try:
+    while True:
+        if os.fork() == 0:
+            time.sleep(60)
+        n += 1
+except OSError:
+    print(n)'''
+result = other.exec(["python3", "-c", bomb], deadline_s=15)
+assert 20 <= int(result.stdout) <= 40, result
+big = other.exec(["python3", "-c", "x = b'x' * (300 << 20)"])
+assert big.exit_code == 1 and b"MemoryError" in big.stderr, big
+sandbox.close()
+other.close()
+backend.close()
+assert list((home / "sandboxes").iterdir()) == []
+print("done", sorted(backend.capabilities))
+"""
+
+
+# In a mount namespace of its own: folders that only root may pass are replaced by ones that hold just what is needed.
+AS_NOBODY = """
+set -e
+stage=$(mktemp -d) && mount -t tmpfs none "$stage"
+wanted=$1 && shift
+for path in $wanted; do mkdir -p "$stage$path" && mount --rbind "$path" "$stage$path"; done
+for path in $wanted; do
+    top=/$(echo "$path" | cut -d/ -f2)
+    [ -e "$top/.replaced" ] || { mount -t tmpfs -o mode=0755 none "$top" && touch "$top/.replaced"; }
+    mkdir -p "$path" && mount --rbind "$stage$path" "$path"
+done
+exec setpriv --reuid 65534 --regid 65534 --clear-groups "$@"
+"""
+
+
+def test_without_any_privilege() -> None:
+    """As an ordinary user with no capability: a user namespace, and rlimits in place of cgroups."""
+    if why := probe("bubblewrap"):
+        require_real("bubblewrap", why)
+    with tempfile.TemporaryDirectory() as home:
+        Path(home).chmod(0o777)
+        command = [sys.executable, "-c", UNPRIVILEGED, home]
+        if os.geteuid() == 0:
+            hidden = [str(path) for path in (Path(sys.base_prefix).resolve(), REPOSITORY) if not _passable(path)]
+            command = ["unshare", "--mount", "sh", "-c", AS_NOBODY, "sh", " ".join(hidden), *command]
+        result = subprocess.run(command, capture_output=True, text=True, cwd="/", timeout=120,
+                                env={**os.environ, "PYTHONPATH": str(REPOSITORY)})
+    assert result.returncode == 0, result.stderr
+    assert result.stdout.startswith("done") and "'oom'" not in result.stdout
+
+
+def _passable(path: Path) -> bool:
+    return all(parent.stat().st_mode & 0o001 for parent in (path, *path.parents))
