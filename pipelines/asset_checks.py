@@ -29,7 +29,7 @@ LAKE_CHECKS = [
 ]
 BATCH_CHECKS = [
     _spec("staleness_bound", BATCH, "No trained token was sampled by weights too far behind."),
-    _spec("batch_accounts", BATCH, "Each episode is decided once, was requested for training, and is in no other batch."),
+    _spec("batch_accounts", BATCH, "Each episode is decided once, was meant for training, and is in no other batch."),
 ]
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import dagster as dg
 import msgspec
+from pydantic import Field
 
 from pipelines import checks
 from pipelines.asset_checks import BATCH, BATCH_CHECKS, LAKE, results
@@ -37,7 +38,7 @@ class NothingToSealError(TrainingError):
 class BatchConfig(dg.Config):
     """How the batch is chosen, packed and trained on: fields of BatchSpec. Empty: as the run's last batch."""
 
-    spec: dict[str, Any] = {}
+    spec: dict[str, Any] = Field(default_factory=dict)
 
 
 def config_of(spec: BatchSpec) -> dict[str, Any]:
@@ -69,7 +70,8 @@ def _spec(config: BatchConfig, run_id: str, rooms: Rooms) -> BatchSpec:
     try:
         return msgspec.convert(config.spec, BatchSpec)
     except msgspec.ValidationError as wrong:
-        raise ConfigError(f"batch spec is wrong ({wrong})", where="config of training_batch", value=config.spec) from None
+        raise ConfigError(f"batch spec is wrong ({wrong})", where="config of training_batch",
+                          value=config.spec) from None
 
 
 @dg.asset(group_name=GROUP, partitions_def=training_runs, deps=[training_batch], kinds={"duckdb"})

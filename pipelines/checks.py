@@ -51,8 +51,8 @@ group by topic, partition, floor, stop order by topic, partition
 _WINDOW = """
 window_events as (
   select e.* from events e left join (
-    select unnest($topics) as topic, unnest($partitions) as partition, unnest($floors) as floor) using (topic, partition)
-  where e."offset" >= coalesce(floor, 0))
+    select unnest($topics) as topic, unnest($partitions) as partition, unnest($floors) as floor)
+  using (topic, partition) where e."offset" >= coalesce(floor, 0))
 """
 _TWICE = f"""
 with {_WINDOW},

@@ -43,8 +43,9 @@ def batch_metadata(sealed: BatchSealed, manifest: Manifest) -> dict[str, Any]:
     return {
         "step": sealed.step, "batch_id": sealed.batch_id, "episodes": sealed.episodes, "sequences": sealed.sequences,
         "tokens": sealed.tokens, "trained_tokens": sum(row.trained_tokens for row in manifest.rows),
-        "dagster/row_count": sealed.sequences, **_spread(rewards), "rewards": dg.MetadataValue.md(
-            markdown_image(bars_png(shape), "rewards of the batch, 0 to 1") + f"\n\nepisodes by reward, 0 to 1: {shape}"),
+        "dagster/row_count": sealed.sequences, **_spread(rewards),
+        "rewards": dg.MetadataValue.md(markdown_image(bars_png(shape), "rewards of the batch, 0 to 1")
+                                       + f"\n\nepisodes by reward, 0 to 1: {shape}"),
         "dispositions": _table([{"disposition": name, "reason": reason, "episodes": n}
                                 for (name, reason), n in sorted(decided.items())]),
         SEALED: dg.MetadataValue.json(msgspec.to_builtins(sealed)),

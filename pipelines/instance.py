@@ -49,12 +49,9 @@ def instance_folder(settings: Settings) -> Path:
 
 
 def open_instance(settings: Settings) -> dg.DagsterInstance:
-    """The instance, fit for use. Raises UnavailableError where Dagster is not installed."""
-    try:
-        import dagster as dg
-        import sqlalchemy
-    except ImportError:
-        raise UnavailableError("Dagster is not installed", hint="pip install 'headrace[pipelines]'") from None
+    """The instance, fit for use."""
+    import sqlalchemy
+
     _write_lightly()
     folder = instance_folder(settings)
     try:

@@ -6,15 +6,16 @@ from typing import Any
 
 import dagster as dg
 import msgspec
+from pydantic import Field
 
 from pipelines.rooms import Rooms, open_rooms
 from schemas.settings import Settings, resolve
 
 
-class HeadraceResource(dg.ConfigurableResource):
+class HeadraceResource(dg.ConfigurableResource[Rooms]):
     """Without configuration: the settings as the command line resolves them (file and HEADRACE_... variables)."""
 
-    settings: dict[str, Any] = {}
+    settings: dict[str, Any] = Field(default_factory=dict)
     """Settings that beat file and environment, by name."""
 
     def open(self) -> Rooms:

@@ -14,7 +14,7 @@ def main() -> None:
     settings = resolve().settings
     environment = {**os.environ, "DAGSTER_HOME": str(instance_folder(settings)),
                    "HEADRACE_HOME": os.path.abspath(settings.home)}
-    command = [sys.executable, "-m", "dagster", "dev", "-m", "pipelines.definitions", *sys.argv[1:]]
+    command = [sys.executable, "-W", "ignore", "-m", "dagster", "dev", "-m", "pipelines.definitions", *sys.argv[1:]]
     os.execve(sys.executable, command, environment)
 
 
