@@ -27,6 +27,7 @@ class SqliteLog:
 
     def __init__(self, path: Path, partitions: int, lease_s: float = LEASE_S) -> None:
         self._path, self._lease_s = path, lease_s
+        self._subscriptions: list[SqliteSubscription] = []
         prepare(path, partitions)
         self._reader = connect(path, read_only=True)
         self._lock = threading.Lock()
@@ -60,7 +61,9 @@ class SqliteLog:
         def join(reader: apsw.Connection) -> Membership | None:
             return Membership(self._writer, reader, group, member, known, self._lease_s) if group else None
 
-        return SqliteSubscription(self._path, known, start, join, on_assign, on_revoke)
+        subscription = SqliteSubscription(self._path, known, start, join, on_assign, on_revoke)
+        self._subscriptions = [one for one in self._subscriptions if not one.closed] + [subscription]
+        return subscription
 
     def partitions(self, topic: str) -> int:
         check_topic(topic)
@@ -76,6 +79,9 @@ class SqliteLog:
         return {(name, part): offset for name, part, offset in rows if name in topics}
 
     def close(self) -> None:
+        """Wait for what was appended; readers that are still open are closed too."""
+        for subscription in self._subscriptions:
+            subscription.close()
         self._writer.close()
         self._checkpointer.close()
         with self._lock:

@@ -46,6 +46,7 @@ class SqliteSubscription:
         self._drained = False
         self._last_news = time.monotonic()
         self._turn = 0
+        self.closed = False
         if self._membership is None:
             everything = [(topic.name, part) for topic in topics for part in range(topic.partitions)]
             self._place(everything, {})
@@ -89,6 +90,7 @@ class SqliteSubscription:
         self._membership.commit(offsets)
 
     def close(self) -> None:
+        self.closed = True
         if self._membership is not None:
             self._membership.leave()
             self._membership = None

@@ -1,0 +1,138 @@
+"""Appending to Kafka: idempotent, acknowledged by all in-sync replicas, compressed, bounded.
+
+Invariants: a Future is resolved when every record of its append is acknowledged; what is not acknowledged is bounded,
+beyond that `append` blocks; a broker that stays away fails the Futures, it does not grow the memory.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from concurrent.futures import Future
+from typing import Any
+
+import kafka
+import kafka.errors
+
+from eventlog.kafka_cluster import MESSAGE_BYTES, Cluster, told_as
+from schemas.envelope import Event, Position, to_headers
+from schemas.errors import LogError, UnavailableError
+from schemas.topics import TOPICS, partition_for
+
+BUFFER_BYTES, BUFFER_EVENTS = 64 << 20, 50_000
+_BATCH_BYTES = 1 << 20
+_LINGER_MS = 5
+_REQUEST_MS = 15_000
+_METADATA_MS = 5_000
+
+
+class Pending:
+    """One append under way."""
+
+    def __init__(self, appender: Appender, count: int, size: int) -> None:
+        self.future: Future[list[Position]] = Future()
+        # An append is never withdrawn: a cancelled waiter must not leave it unknown whether the event was written.
+        self.future.set_running_or_notify_cancel()
+        self.count, self.size = count, size
+        self._appender = appender
+        self._positions: list[Position | None] = [None] * count
+        self._left = count
+        self._failure: Exception | None = None
+
+    def done(self, index: int, metadata: Any) -> None:
+        self._positions[index] = Position(metadata.topic, metadata.partition, metadata.offset)
+        self._one_less()
+
+    def failed(self, failure: Exception) -> None:
+        self._failure = self._failure or failure
+        self._one_less()
+
+    def _one_less(self) -> None:
+        with self._appender.changed:
+            self._left -= 1
+            if self._left:
+                return
+        self._appender.settle(self)
+        if self._failure is not None:
+            self.future.set_exception(told_as(self._failure, self._appender.setting))
+        else:
+            self.future.set_result([position for position in self._positions if position is not None])
+
+
+class Appender:
+    def __init__(self, cluster: Cluster, delivery_s: float) -> None:
+        self.setting = cluster.setting
+        self._cluster = cluster
+        self.changed = threading.Condition()
+        self._delivery_s = delivery_s
+        self._pending: set[Pending] = set()
+        self._bytes = self._events = 0
+        self._closed = False
+        self._producer = self._start()
+
+    def _start(self) -> kafka.KafkaProducer:
+        settings = self._cluster.client | {
+            "enable_idempotence": True, "acks": "all", "compression_type": "zstd", "linger_ms": _LINGER_MS,
+            "batch_size": _BATCH_BYTES, "max_request_size": MESSAGE_BYTES, "max_block_ms": _METADATA_MS,
+            "delivery_timeout_ms": int(self._delivery_s * 1000),
+            "request_timeout_ms": min(_REQUEST_MS, int(self._delivery_s * 1000) - _LINGER_MS),
+            "reconnect_backoff_max_ms": 1000}
+        producer = kafka.KafkaProducer(**settings)
+        try:
+            for topic in TOPICS:  # So that `append` never has to wait for it.
+                producer.partitions_for(topic)
+        except kafka.errors.KafkaError as wrong:
+            producer.close(timeout=0)
+            raise told_as(wrong, self.setting) from None
+        return producer
+
+    def append(self, topic: str, partitions: int, events: Sequence[Event], size: int) -> Future[list[Position]]:
+        pending = Pending(self, len(events), size)
+        self._admit(pending)
+        for index, event in enumerate(events):
+            try:
+                sent = self._producer.send(
+                    topic, value=event.data, key=event.subject.encode(), headers=to_headers(event),
+                    partition=partition_for(event.subject, partitions), timestamp_ms=event.time_us // 1000)
+            except (kafka.errors.KafkaError, ValueError) as wrong:
+                pending.failed(self._cluster.explain(wrong))
+                continue
+            sent.add_callback(pending.done, index)
+            sent.add_errback(pending.failed)
+        return pending.future
+
+    def settle(self, pending: Pending) -> None:
+        with self.changed:
+            self._pending.discard(pending)
+            self._bytes -= pending.size
+            self._events -= pending.count
+            self.changed.notify_all()
+
+    def close(self) -> None:
+        """Wait for what is under way, as long as a delivery may take, then stop."""
+        with self.changed:
+            self._closed = True
+            self.changed.wait_for(lambda: not self._pending, self._delivery_s + 1)
+            abandoned = list(self._pending)
+            self.changed.notify_all()
+        self._producer.close(timeout=0 if abandoned else 5)
+        for pending in abandoned:
+            if not pending.future.done():
+                pending.future.set_exception(UnavailableError("log was closed before the broker acknowledged",
+                                                              where=self.setting))
+
+    def _admit(self, pending: Pending) -> None:
+        def fits() -> bool:
+            return not self._pending or (self._bytes + pending.size <= BUFFER_BYTES
+                                         and self._events + pending.count <= BUFFER_EVENTS)
+
+        with self.changed:
+            if not self.changed.wait_for(lambda: self._closed or fits(), self._delivery_s + 1):
+                raise UnavailableError("Kafka does not keep up", where=self.setting,
+                                       value=f"{self._events} events, {self._bytes} bytes are not acknowledged",
+                                       hint="check the broker")
+            if self._closed:
+                raise LogError("log is closed", where=self.setting)
+            self._pending.add(pending)
+            self._bytes += pending.size
+            self._events += pending.count
