@@ -32,6 +32,7 @@ class Loop:
         self.rooms, self.plan, self.watch, self.screen = rooms, plan, watch, screen
         self.waiting = Waiting(rooms, watch, supervisor, screen)
         self.evaluations: dict[int, list[str]] = {}
+        self._shown: set[int] = set()
 
     def run(self) -> None:
         self.waiting.until("reading the log", self.waiting.watch_caught_up)
@@ -45,17 +46,18 @@ class Loop:
         self.evaluate(self.plan.steps)
         for version, ids in self.evaluations.items():
             self.waiting.until_settled(f"held-out tasks, version {version}", ids)
-            self.screen.held_out(version, self.watch.reward_mean(ids))
+        self.show_evaluations()
         self.waiting.until("the lake", self.waiting.lake_caught_up)
 
     def step(self, step: int) -> None:
         """Rollouts at version `step`, one sealed batch, version `step + 1`."""
+        started = time.monotonic()
+        done = step + 1 in self.watch.weights
+        ids = [] if done else self.request_training(step)
         if step in self.plan.evaluated_versions():
             self.evaluate(step)
-        if step + 1 in self.watch.weights:
+        if done:
             return
-        started = time.monotonic()
-        ids = self.request_training(step)
         self.waiting.until_settled(f"step {step + 1}: episodes", ids)
         if step not in self.watch.sealed:
             self.waiting.until(f"step {step + 1}: the lake", self.waiting.lake_caught_up)
@@ -63,6 +65,7 @@ class Loop:
         self.waiting.until(f"step {step + 1}: learner", lambda: step + 1 in self.watch.weights)
         completed = self.watch.steps.get(step)
         self.screen.step(step + 1, self.plan.steps, self.watch.reward_mean(ids), completed, time.monotonic() - started)
+        self.show_evaluations()
 
     def request_training(self, step: int) -> list[str]:
         tasks = training_tasks(self.plan.seed, step, self.plan.groups)
@@ -79,6 +82,12 @@ class Loop:
             self.rooms.log, registered, run_id=self.plan.run_id, policy=_POLICY, purpose="eval", limits=_LIMITS,
             group_key=f"held-out-{version}", version=version,
             sampling=Sampling(temperature=self.plan.eval_temperature, max_tokens=_MAX_TOKENS, seed=self.plan.seed)))
+
+    def show_evaluations(self) -> None:
+        for version, ids in self.evaluations.items():
+            if version not in self._shown and self.watch.settled(ids) == len(ids):
+                self._shown.add(version)
+                self.screen.held_out(version, self.watch.reward_mean(ids))
 
     def seal(self, step: int) -> None:
         from pipelines.run import materialize_batch
