@@ -34,7 +34,7 @@ def _raw(table: str, files: list[str], positions: Mapping[TopicPartition, int]) 
         source = f"read_parquet([{', '.join(map(_text, files))}])"
     else:
         reads = [f"select * from read_parquet([{', '.join(map(_text, alike))}])" for alike in groups.values()]
-        source = f"({' union all by name '.join([_empty(table), *reads])})"
+        source = f"({' union all by name '.join([empty_columns(table), *reads])})"
     return f"select * from {source} where {_below(positions)}"
 
 
@@ -48,7 +48,7 @@ def _alike(files: list[str]) -> dict[str, list[str]]:
 
 
 @cache
-def _empty(table: str) -> str:
+def empty_columns(table: str) -> str:
     columns = ", ".join(f'null::{_sql_type(field.type)} as "{field.name}"' for field in TABLES[table])
     return f"select {columns} where false"
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -20,6 +20,18 @@ _ONE_ROW_EACH = {
 """Event type to the table in which each admitted event has exactly one row."""
 _MANIFEST_TABLES = ("batch_rows", "batch_dispositions")
 
+
+def _rows(tables: Iterable[tuple[str, str]]) -> str:
+    """Positions of all rows of (event type, table) pairs."""
+    return " union all ".join(
+        f"select '{table}' as name, '{kind}' as type, topic, partition, \"offset\" from raw_{table}"
+        for kind, table in tables)
+
+
+_ONE_EACH = _rows(_ONE_ROW_EACH.items())
+_MADE_OF_EVENTS = _rows([*_ONE_ROW_EACH.items(), *(("batch.sealed", table) for table in _MANIFEST_TABLES)])
+_TYPES = ", ".join(f"('{kind}', '{table}')" for kind, table in _ONE_ROW_EACH.items())
+
 _OFFSETS = """
 with seen as (
   select topic, partition, "offset" from raw_events
@@ -32,9 +44,10 @@ spans as (
 select topic || '-' || partition || ': offsets ' || (before + 1) || ' to ' || ("offset" - 1) || ' are missing'
 from spans where before < "offset" - 1 order by topic, partition, "offset"
 """
-_TWICE = """
-select topic || '-' || partition || ': offset ' || "offset" || ' is there ' || count(*) || ' times in {table}'
-from raw_{table} group by topic, partition, "offset" having count(*) > 1 order by topic, partition, "offset"
+_TWICE = f"""
+select topic || '-' || partition || ': offset ' || "offset" || ' is there ' || count(*) || ' times in ' || name
+from ({_ONE_EACH} union all select 'events', '', topic, partition, "offset" from raw_events)
+group by name, topic, partition, "offset" having count(*) > 1 order by name, topic, partition, "offset"
 """
 _SEQUENCES = """
 select 'episode ' || subject || ': ' || count(*) || ' admitted events, sequences ' || min(sequence)
@@ -42,18 +55,20 @@ select 'episode ' || subject || ': ' || count(*) || ' admitted events, sequences
 from raw_events where topic = 'trajectories' and admitted group by subject
 having min(sequence) <> 0 or max(sequence) <> count(*) - 1 or count(distinct sequence) <> count(*) order by subject
 """
-_ROW_WITHOUT_EVENT = """
-select '{table}: the row at ' || t.topic || '-' || t.partition || ' offset ' || t."offset"
-  || ' has no admitted {type} event'
-from raw_{table} t left join raw_events e
-  on e.topic = t.topic and e.partition = t.partition and e."offset" = t."offset" and e.type = '{type}' and e.admitted
-where e.id is null order by t.topic, t.partition, t."offset"
+_ROW_WITHOUT_EVENT = f"""
+select t.name || ': the row at ' || t.topic || '-' || t.partition || ' offset ' || t."offset"
+  || ' has no admitted ' || t.type || ' event'
+from ({_MADE_OF_EVENTS}) t anti join (select * from raw_events where admitted) e
+  using (topic, partition, "offset", type) order by t.name, t.topic, t.partition, t."offset"
 """
-_EVENT_WITHOUT_ROW = """
-select '{table}: no row for the {type} event at ' || e.topic || '-' || e.partition || ' offset ' || e."offset"
-from raw_events e anti join raw_{table} t using (topic, partition, "offset")
-  anti join raw_dead_letters d using (topic, partition, "offset")
-where e.type = '{type}' and e.admitted order by e.topic, e.partition, e."offset"
+_EVENT_WITHOUT_ROW = f"""
+select k.name || ': no row for the ' || e.type || ' event at ' || e.topic || '-' || e.partition
+  || ' offset ' || e."offset"
+from raw_events e join (values {_TYPES}) k(type, name) using (type)
+  anti join ({_ONE_EACH}) t on t.topic = e.topic and t.partition = e.partition and t."offset" = e."offset"
+    and t.name = k.name
+  anti join raw_dead_letters d on d.topic = e.topic and d.partition = e.partition and d."offset" = e."offset"
+where e.admitted order by k.name, e.topic, e.partition, e."offset"
 """
 _MANIFESTS = """
 select 'batch ' || b.batch_id || ': ' || b.episodes || ' episodes were sealed, ' || count(distinct r.episode_id)
@@ -95,6 +110,10 @@ order by 1
 _EVIDENCE = "select score_id, episode_id, evidence from scores where status = 'ok' and evidence is not null order by 1"
 
 
+_CHECKS = (_TWICE, _SEQUENCES, _ROW_WITHOUT_EVENT, _EVENT_WITHOUT_ROW, _MANIFESTS, _DECIDED, _STRANGERS, _BOOKS,
+           _SCORES)
+
+
 def problems(lake: Lake) -> Iterator[str]:
     """Every broken promise that the tables show. At most a few of each kind are listed, then their number."""
     positions = lake.positions()
@@ -102,21 +121,9 @@ def problems(lake: Lake) -> Iterator[str]:
     yield from _told(lake.sql(_OFFSETS, snapshot, {
         "topics": [topic for topic, _ in positions], "partitions": [number for _, number in positions],
         "offsets": list(positions.values())}) if positions else None)
-    for query in _queries():
+    for query in _CHECKS:
         yield from _told(lake.sql(query, snapshot))
     yield from _missing_evidence(lake, snapshot)
-
-
-def _queries() -> Iterator[str]:
-    for table in ("events", *_ONE_ROW_EACH.values()):
-        yield _TWICE.format(table=table)
-    yield _SEQUENCES
-    for kind, table in _ONE_ROW_EACH.items():
-        yield _ROW_WITHOUT_EVENT.format(table=table, type=kind)
-        yield _EVENT_WITHOUT_ROW.format(table=table, type=kind)
-    for table in _MANIFEST_TABLES:
-        yield _ROW_WITHOUT_EVENT.format(table=table, type="batch.sealed")
-    yield from (_MANIFESTS, _DECIDED, _STRANGERS, _BOOKS, _SCORES)
 
 
 def _told(result: pa.Table | None) -> Iterator[str]:

@@ -207,10 +207,14 @@ def everywhere(partitions: int = 4) -> dict[TopicPartition, int]:
     return {(topic, number): 0 for topic in TOPICS for number in range(partitions_of(topic, partitions))}
 
 
-def flush_of(folding: Folding, records: Sequence[Record]) -> tuple[dict[str, Any], dict[TopicPartition, int],
-                                                                     dict[TopicPartition, int]]:
+Positions = dict[TopicPartition, int]
+
+
+def flush_of(folding: Folding, records: Sequence[Record]) -> tuple[dict[str, Any], Positions, Positions]:
     """Tables, start and end of one flush with exactly these records."""
-    buffer, start, end = RowBuffer(), {}, {}
+    start: Positions = {}
+    end: Positions = {}
+    buffer = RowBuffer()
     for record in records:
         part = (record.position.topic, record.position.partition)
         start.setdefault(part, record.position.offset)
