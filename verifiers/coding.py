@@ -6,7 +6,7 @@ fool a test run (exit codes, printed summaries, patched test runners, objects eq
 act on.
 
 `task.hidden`: `entry`, `path` (default solution.py), `reward` (`rate`: share of the tests passed; `all`: 1 only if all
-are), `deadline_s` per call, `budget_s` for all calls, and either
+are), `deadline_s` per call, `budget_s` for all calls of a verdict, and either
   `tests`: [{`args`: [encoded], `kwargs`?: {name: encoded}, `want`: encoded, `tolerance`?: number}], or
   `check`: source that defines `check(candidate)`, with `preamble`: source it may rely on.
 Encoded: see verifiers.values.
@@ -14,6 +14,7 @@ Encoded: see verifiers.values.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from typing import Any
 
@@ -37,8 +38,8 @@ class CodingHidden(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     entry: str
     path: str = "solution.py"
     reward: str = "rate"
-    deadline_s: float = 3.0
-    budget_s: float = 15.0
+    deadline_s: float = 5.0
+    budget_s: float = 20.0
     tests: list[dict[str, Any]] = []
     check: str = ""
     preamble: str = ""
@@ -61,7 +62,7 @@ class CodingVerifier:
             return _score(hidden, {"compiles": False, "findings": []}, 0, 1, {"candidate": str(wrong)})
         if hidden.check:
             return _by_check(hidden, candidate, context)
-        answers = _ask(hidden, candidate, hidden.tests)
+        answers = _ask(hidden, candidate, hidden.tests, hidden.budget_s)
         failures = [failure for failure in map(_failure, hidden.tests, answers.outcomes) if failure]
         total = len(hidden.tests)
         return _score(hidden, answers.look, total - len(failures), total, _details(answers, failures))
@@ -78,10 +79,10 @@ def _hidden(task: Task) -> CodingHidden:
     return hidden
 
 
-def _ask(hidden: CodingHidden, sandbox: Sandbox, calls: list[dict[str, Any]]) -> Answers:
+def _ask(hidden: CodingHidden, sandbox: Sandbox, calls: list[dict[str, Any]], budget_s: float) -> Answers:
     asked = [{"args": call["args"], "kwargs": call.get("kwargs", {})} for call in calls]
     return ask_candidate(sandbox, path=hidden.path, entry=hidden.entry, calls=asked, deadline_s=hidden.deadline_s,
-                         budget_s=hidden.budget_s)
+                         budget_s=budget_s)
 
 
 def _failure(test: Mapping[str, Any], outcome: Mapping[str, Any]) -> dict[str, Any] | None:
@@ -97,10 +98,14 @@ def _failure(test: Mapping[str, Any], outcome: Mapping[str, Any]) -> dict[str, A
 
 
 def _by_check(hidden: CodingHidden, candidate: Sandbox, context: Context) -> Score:
-    """Rounds: the check says which calls it needs, the candidate answers them, until the check has its verdict."""
+    """Rounds: the check says which calls it needs, the candidate answers them, until the check has its verdict.
+
+    The candidate's budget is for all rounds: one that is slow on purpose gets a 0, not a verifier out of time.
+    """
     checking = context.sandboxes.acquire(SandboxSpec(owner="verify:check", limits=Limits(output_kb=4096)))
     outcomes: dict[str, Any] = {}
     answers: Answers | None = None
+    left_s = hidden.budget_s
     for _ in range(ROUNDS_LIMIT):
         request = {"preamble": hidden.preamble, "check": hidden.check, "entry": hidden.entry, "outcomes": outcomes,
                    "seed": context.seed}
@@ -109,7 +114,12 @@ def _by_check(hidden: CodingHidden, candidate: Sandbox, context: Context) -> Sco
             return _by_verdict(hidden, said, answers, len(outcomes))
         if not said:
             break
-        answers = _ask(hidden, candidate, list(said.values()))
+        if answers and left_s <= 0:
+            outcomes |= {key: {"timeout": True} for key in said}
+            continue
+        began = time.monotonic()
+        answers = _ask(hidden, candidate, list(said.values()), left_s)
+        left_s -= time.monotonic() - began
         if answers.load:
             return _score(hidden, answers.look, 0, 1, _details(answers, []))
         outcomes |= dict(zip(said, answers.outcomes, strict=True))

@@ -68,13 +68,13 @@ class _Case(NamedTuple):
 def _load(submission_digest: str, artifacts: ArtifactStore) -> _Case:
     try:
         submission = load_submission(submission_digest, artifacts)
-    except ArtifactError as wrong:
+    except (ArtifactError, OSError) as wrong:
         return _Case(failure=_failed(ScoreStatus.INFRA_FAILURE, "the submission is not in the store", wrong))
     except (msgspec.MsgspecError, HeadraceError) as wrong:
         return _Case(failure=_failed(ScoreStatus.VERIFIER_ERROR, "the submission cannot be read", wrong))
     try:
         task = load_task(submission.task_digest, artifacts)
-    except ArtifactError as wrong:
+    except (ArtifactError, OSError) as wrong:
         return _Case(submission, failure=_failed(ScoreStatus.INFRA_FAILURE, "the task is not in the store", wrong))
     except HeadraceError as wrong:
         return _Case(submission, failure=_failed(ScoreStatus.VERIFIER_ERROR, "the task cannot be read", wrong))
@@ -154,8 +154,8 @@ def _attempt(verifier: Verifier, submission: Submission, task: Task, context: Co
         return checked(verifier.verify(submission, task, context))
     except SandboxError as wrong:
         return _failed(ScoreStatus.INFRA_FAILURE, "the verifier's sandbox broke", wrong, kind=wrong.kind)
-    except ArtifactError as wrong:
-        return _failed(ScoreStatus.INFRA_FAILURE, "the artifact store failed", wrong)
+    except (ArtifactError, OSError) as wrong:
+        return _failed(ScoreStatus.INFRA_FAILURE, "the machine or the artifact store failed", wrong)
     except UnavailableError as wrong:
         return _failed(ScoreStatus.INFRA_FAILURE, "a component is missing", wrong, hint=wrong.hint)
     except Exception as wrong:
@@ -194,8 +194,9 @@ def _keep(score: Score, case: _Case, submission: str, name: str, version: str, s
     document = {
         "submission": submission, "task_id": case.task.task_id if case.task else None,
         "task_digest": case.submission.task_digest if case.submission else None, "verifier": name,
-        "verifier_digest": version, "isolated": isolated, "seed": seed, "status": score.status.value, "reward": score.reward,
-        "components": dict(score.components), "details": dict(score.evidence)}
+        "verifier_digest": version, "isolated": isolated, "seed": seed,
+        "status": score.status.value, "reward": score.reward, "components": dict(score.components),
+        "details": dict(score.evidence)}
     try:
         return score, artifacts.put(evidence.encode(document), evidence.MEDIA_TYPE)
     except (ArtifactError, OSError) as wrong:

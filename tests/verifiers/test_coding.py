@@ -225,6 +225,17 @@ def test_a_check_that_proves_nothing_is_a_verifier_error(rig: Rig, check: str) -
     assert (score.status, score.reward) == (ScoreStatus.VERIFIER_ERROR, None), rig.evidence(score)
 
 
+def test_being_slow_in_every_round_is_no_way_out_of_a_zero(rig: Rig) -> None:
+    """Each answer leads to one new call, none of which is late alone: the budget is for all rounds together."""
+    check = ("def check(candidate):\n    value = 0\n    for _ in range(30):\n        value = candidate(value)\n"
+             "    assert value == 30\n")
+    hidden = {"entry": "f", "reward": "all", "check": check, "deadline_s": 5.0, "budget_s": 1.0}
+    task = Task(task_id="t", kind="coding", set="s", prompt="p", hidden=hidden)
+    source = "import time\n\n\ndef f(n):\n    time.sleep(0.8)\n    return n + 1\n"
+    score = rig.score(rig.hand_in(task, {"solution.py": source}), deadline_s=15.0)
+    assert (score.status, score.reward) == (ScoreStatus.OK, 0.0), rig.evidence(score)
+
+
 def test_an_exception_that_ends_iterations_does_not_end_a_check(rig: Rig) -> None:
     """StopIteration from the candidate would end the check's loop before its second value."""
     check = ("def check(candidate):\n    assert candidate(0) == 0\n    for value in map(candidate, [0, 1]):\n"

@@ -92,6 +92,7 @@ def test_a_broken_score_is_a_verifier_error(rig: Rig, custom: Custom, result: An
 @pytest.mark.parametrize(("wrong", "status"), [
     (ZeroDivisionError("x"), ScoreStatus.VERIFIER_ERROR), (RecursionError("deep"), ScoreStatus.VERIFIER_ERROR),
     (SandboxError("gone", kind="oom"), ScoreStatus.INFRA_FAILURE), (ArtifactError("full"), ScoreStatus.INFRA_FAILURE),
+    (OSError(28, "no space"), ScoreStatus.INFRA_FAILURE),
     (UnavailableError("no mesh library", hint="install it"), ScoreStatus.INFRA_FAILURE)])
 def test_what_a_verifier_raises_is_a_status_with_its_traceback(rig: Rig, custom: Custom, wrong: Exception,
                                                                status: ScoreStatus) -> None:
