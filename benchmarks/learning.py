@@ -24,15 +24,26 @@ def learn(home: Path, seed: int, steps: int, shuffle_rewards: bool) -> tuple[lis
     started = time.monotonic()
     with Rooms(resolve({"home": str(home)}).settings) as rooms:
         rooms.make_home()
-        plan = open_plan(rooms.home, seed=seed, steps=steps, from_scratch=False, fresh=False, shuffle_rewards=shuffle_rewards)
+        plan = open_plan(
+            rooms.home, seed=seed, steps=steps, from_scratch=False, fresh=False, shuffle_rewards=shuffle_rewards
+        )
         run_loop(rooms, plan, Screen(steps))
         return held_out_curve(rooms.lake, plan.run_id), time.monotonic() - started
 
 
 def verdict(question: str, curve: list[Point], holds: bool, target: str, duration_s: float) -> dict:
-    return {"question": question, "value": round(curve[-1].reward, 4), "unit": "mean held-out reward", "target": target,
-            "holds": holds, "against": f"first {curve[0].reward:.4f}", "rounds": 1, "interval": round(curve[-1].half_width, 4),
-            "curve": [[point.version, round(point.reward, 4)] for point in curve], "duration_s": round(duration_s, 1)}
+    return {
+        "question": question,
+        "value": round(curve[-1].reward, 4),
+        "unit": "mean held-out reward",
+        "target": target,
+        "holds": holds,
+        "against": f"first {curve[0].reward:.4f}",
+        "rounds": 1,
+        "interval": round(curve[-1].half_width, 4),
+        "curve": [[point.version, round(point.reward, 4)] for point in curve],
+        "duration_s": round(duration_s, 1),
+    }
 
 
 def main() -> int:
@@ -46,10 +57,14 @@ def main() -> int:
     lines = []
     for seed in seeds:
         curve, duration_s = learn(options.home / f"seed-{seed}", seed, options.steps, False)
-        lines.append(verdict(f"seed {seed}: last held-out reward", curve, curve[-1].reward >= MUST_REACH, ">= 0.7", duration_s))
+        lines.append(
+            verdict(f"seed {seed}: last held-out reward", curve, curve[-1].reward >= MUST_REACH, ">= 0.7", duration_s)
+        )
     if not options.quick:
         curve, duration_s = learn(options.home / "control", seeds[0], options.steps, True)
-        lines.append(verdict("control, shuffled rewards", curve, curve[-1].reward < CONTROL_STAYS_BELOW, "< 0.5", duration_s))
+        lines.append(
+            verdict("control, shuffled rewards", curve, curve[-1].reward < CONTROL_STAYS_BELOW, "< 0.5", duration_s)
+        )
     for line in lines:
         print(json.dumps(line))
     return 0 if all(line["holds"] for line in lines) else 1

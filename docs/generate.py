@@ -17,10 +17,20 @@ def events() -> str:
     from schemas.enums import Disposition, Purpose, ScoreStatus, Termination, ToolStatus
     from schemas.events import PAYLOADS, fields_of
 
-    lines = ["# Events", "", "Generated from `schemas/events.py`. Envelope: CloudEvents 1.0, Kafka binding, binary mode; "
-             "the value is a MessagePack map with these fields. Times are microseconds UTC.", ""]
+    lines = [
+        "# Events",
+        "",
+        "Generated from `schemas/events.py`. Envelope: CloudEvents 1.0, Kafka binding, binary mode; "
+        "the value is a MessagePack map with these fields. Times are microseconds UTC.",
+        "",
+    ]
     for payload in PAYLOADS:
-        lines += [f"## {payload.NAME}", "", f"Type `headrace.{payload.NAME}.v{payload.VERSION}`, topic `{payload.TOPIC}`.", ""]
+        lines += [
+            f"## {payload.NAME}",
+            "",
+            f"Type `headrace.{payload.NAME}.v{payload.VERSION}`, topic `{payload.TOPIC}`.",
+            "",
+        ]
         lines += ["| field | type |", "|---|---|"]
         lines += [f"| {name} | `{_type_name(kind)}` |" for name, kind in fields_of(payload)] + [""]
     lines += ["# Enumerations", ""]
@@ -54,8 +64,12 @@ def tables() -> str:
 def commands() -> str:
     from headrace.cli import COMMANDS, build_parser
 
-    lines = ["# Commands", "", "Generated from `--help`. Exit codes: 0 done, 1 a check found something, 2 a user's mistake, "
-             "130 interrupted.", ""]
+    lines = [
+        "# Commands",
+        "",
+        "Generated from `--help`. Exit codes: 0 done, 1 a check found something, 2 a user's mistake, 130 interrupted.",
+        "",
+    ]
     for name in COMMANDS:
         parser = build_parser(name)
         choices = next(action for action in parser._actions if isinstance(action, argparse._SubParsersAction)).choices

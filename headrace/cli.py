@@ -55,16 +55,24 @@ class _Parser(argparse.ArgumentParser):
 
 def build_parser(only: str | None = None) -> argparse.ArgumentParser:
     """The parser. With `only`, arguments of that command alone are built: that keeps the start fast."""
-    parser = _Parser(prog="headrace", description="The event-sourced data platform for agent trajectories.",
-                     epilog=_EPILOG, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = _Parser(
+        prog="headrace",
+        description="The event-sourced data platform for agent trajectories.",
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
     parser.add_argument("--version", action="version", version="headrace 0.1.0")
     subparsers = parser.add_subparsers(dest="command", metavar="COMMAND", title="commands")
     for name, summary in COMMANDS.items():
         if only in (None, name):
             module = importlib.import_module(f"headrace.commands.{name}")
             sub = subparsers.add_parser(
-                name, help=summary, description=f"{summary[0].upper()}{summary[1:]}.", epilog=module.EXAMPLES,
-                formatter_class=argparse.RawDescriptionHelpFormatter)
+                name,
+                help=summary,
+                description=f"{summary[0].upper()}{summary[1:]}.",
+                epilog=module.EXAMPLES,
+                formatter_class=argparse.RawDescriptionHelpFormatter,
+            )
             module.add_arguments(sub)
         else:
             subparsers.add_parser(name, help=summary)
@@ -96,7 +104,7 @@ def _command_first(arguments: list[str]) -> list[str]:
     leading = 0
     while leading < len(arguments) and arguments[leading].split("=")[0] in ("--home", "--log"):
         leading += 1 if "=" in arguments[leading] else 2
-    return arguments[leading:leading + 1] + arguments[:leading] + arguments[leading + 1:]
+    return arguments[leading : leading + 1] + arguments[:leading] + arguments[leading + 1 :]
 
 
 def _dispatch(arguments: list[str]) -> int:

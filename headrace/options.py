@@ -15,8 +15,11 @@ def add_home(parser: argparse.ArgumentParser) -> None:
 
 
 def add_sandbox(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--sandbox", metavar="BACKEND",
-                        help="bubblewrap (default), or process: no isolation, for machines without bubblewrap")
+    parser.add_argument(
+        "--sandbox",
+        metavar="BACKEND",
+        help="bubblewrap (default), or process: no isolation, for machines without bubblewrap",
+    )
 
 
 def add_reading(parser: argparse.ArgumentParser) -> None:

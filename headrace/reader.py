@@ -30,7 +30,9 @@ class Reader:
 
         events = history(self._rooms.lake, [episode_id]).get(episode_id)
         if not events:
-            raise NotFoundError("no such episode in the lake", value=episode_id, hint="`headrace episodes ls` lists them")
+            raise NotFoundError(
+                "no such episode in the lake", value=episode_id, hint="`headrace episodes ls` lists them"
+            )
         return transcript_of(episode_id, events)
 
 

@@ -18,9 +18,14 @@ def request_set(rooms: Rooms, options: argparse.Namespace) -> list[EpisodeReques
 
     check_policy(options.policy)
     return request_episodes(
-        rooms.log, tasks_of_set(rooms, options.tasks), run_id=options.run_id or new_id(), policy=options.policy,
-        purpose=options.purpose, samples=options.samples,
-        sampling=Sampling(temperature=options.temperature, seed=options.seed))
+        rooms.log,
+        tasks_of_set(rooms, options.tasks),
+        run_id=options.run_id or new_id(),
+        policy=options.policy,
+        purpose=options.purpose,
+        samples=options.samples,
+        sampling=Sampling(temperature=options.temperature, seed=options.seed),
+    )
 
 
 def tasks_of_set(rooms: Rooms, name: str) -> list[TaskRegistered]:

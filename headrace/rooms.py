@@ -27,7 +27,9 @@ class Rooms:
     def __enter__(self) -> Rooms:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         for name in ("backend", "log"):
             if name in self.__dict__:
                 self.__dict__[name].close()
@@ -35,8 +37,11 @@ class Rooms:
     def require(self) -> Rooms:
         """Readers of a home that nobody filled get a clear error, and nothing is made there."""
         if not (self.home / "lake").exists() and not self.settings.lake:
-            raise NotFoundError("nothing was recorded here yet", where=str(self.home),
-                                hint="start with `headrace demo`, or name another --home")
+            raise NotFoundError(
+                "nothing was recorded here yet",
+                where=str(self.home),
+                hint="start with `headrace demo`, or name another --home",
+            )
         return self
 
     def make_home(self) -> Rooms:
@@ -46,8 +51,9 @@ class Rooms:
             probe.touch()
             probe.unlink()
         except OSError as wrong:
-            raise UserError(f"home cannot be written ({wrong.strerror})", where=str(self.home),
-                            hint="choose a writable --home") from None
+            raise UserError(
+                f"home cannot be written ({wrong.strerror})", where=str(self.home), hint="choose a writable --home"
+            ) from None
         return self
 
     @cached_property

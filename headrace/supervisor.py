@@ -36,7 +36,9 @@ def settings_environment(settings: Settings) -> dict[str, str]:
 class Child:
     """One `headrace COMMAND` process. Its output goes to `home/logs/NAME.log`."""
 
-    def __init__(self, name: str, arguments: Sequence[str], settings: Settings, extra: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self, name: str, arguments: Sequence[str], settings: Settings, extra: Mapping[str, str] | None = None
+    ) -> None:
         self.name = name
         self.restarts = 0
         self._command = [sys.executable, "-m", "headrace", *arguments]
@@ -48,8 +50,12 @@ class Child:
         self.log.parent.mkdir(parents=True, exist_ok=True)
         with self.log.open("ab") as output:
             self._process = subprocess.Popen(
-                self._command, stdin=subprocess.DEVNULL, stdout=output, stderr=output,
-                env=child_environment(self._environment))
+                self._command,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                env=child_environment(self._environment),
+            )
 
     @property
     def pid(self) -> int | None:
@@ -60,8 +66,11 @@ class Child:
         if self._process is None or self._process.poll() is None:
             return False
         if self.restarts >= _MAX_RESTARTS:
-            raise ServiceError(f"{self.name} died {self.restarts + 1} times, last with code {self._process.returncode}",
-                               where=str(self.log), hint=f"its last words: {_tail(self.log)}")
+            raise ServiceError(
+                f"{self.name} died {self.restarts + 1} times, last with code {self._process.returncode}",
+                where=str(self.log),
+                hint=f"its last words: {_tail(self.log)}",
+            )
         self.restarts += 1
         self.start()
         return True

@@ -64,8 +64,13 @@ def _show(rooms: Rooms, options: argparse.Namespace) -> int:
         return 0
     print_table(rooms.lake.sql("select * from batches where batch_id = $id", parameters=batch))
     print("\ndispositions decided by this batch")
-    print_table(rooms.lake.sql("select disposition, reason, count(*) as episodes from dispositions where batch_id = $id "
-                               "group by all order by all", parameters=batch))
+    print_table(
+        rooms.lake.sql(
+            "select disposition, reason, count(*) as episodes from dispositions where batch_id = $id "
+            "group by all order by all",
+            parameters=batch,
+        )
+    )
     print("\nrows")
     print_table(rows, "table", 50 if options.limit is None else options.limit)
     return 0
@@ -73,17 +78,21 @@ def _show(rooms: Rooms, options: argparse.Namespace) -> int:
 
 def _rebuild(rooms: Rooms, options: argparse.Namespace) -> int:
     import pyarrow as pa
+    from replay.batch import rebuild_batches
 
     from headrace.output import print_table
-    from replay.batch import rebuild_batches
     from schemas.errors import UserError
 
     if bool(options.id) == options.all:
         raise UserError("name one batch, or --all", hint="`headrace batches ls` lists them")
     ids = None if options.all else [_batch_id(rooms, options.id)]
     results = list(rebuild_batches(rooms.lake, rooms.artifacts, ids))
-    table = pa.Table.from_pylist([
-        {"batch_id": r.batch_id, "run_id": r.run_id, "step": r.step, "result": r.result, "detail": r.detail} for r in results])
+    table = pa.Table.from_pylist(
+        [
+            {"batch_id": r.batch_id, "run_id": r.run_id, "step": r.step, "result": r.result, "detail": r.detail}
+            for r in results
+        ]
+    )
     print_table(table, options.output, options.limit)
     identical = sum(r.result == "identical" for r in results)
     if options.output == "table":

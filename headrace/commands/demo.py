@@ -17,7 +17,9 @@ EXAMPLES = """examples:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--steps", type=positive, default=24, metavar="N", help="GRPO steps (default: 24)")
     parser.add_argument("--seed", type=natural, default=0, metavar="S")
-    parser.add_argument("--from-scratch", action="store_true", help="make the base model again instead of the shipped one")
+    parser.add_argument(
+        "--from-scratch", action="store_true", help="make the base model again instead of the shipped one"
+    )
     parser.add_argument("--fresh", action="store_true", help="start a new run instead of going on")
     add_home(parser)
     add_sandbox(parser)
@@ -31,6 +33,11 @@ def run(options: argparse.Namespace) -> int:
     with Rooms(settings_of(options)) as rooms:
         rooms.make_home().backend  # noqa: B018 - a sandbox that cannot run stops the demo before anything is written
         with only_one(rooms.home):
-            plan = open_plan(rooms.home, seed=options.seed, steps=options.steps, from_scratch=options.from_scratch,
-                             fresh=options.fresh)
+            plan = open_plan(
+                rooms.home,
+                seed=options.seed,
+                steps=options.steps,
+                from_scratch=options.from_scratch,
+                fresh=options.fresh,
+            )
             return run_demo(rooms, plan)

@@ -43,8 +43,12 @@ def _findings(settings: Settings) -> Iterator[Finding]:
     yield _log(settings)
     yield _sandbox("bubblewrap", settings.sandbox_backend == "bubblewrap")
     yield _sandbox("process", settings.sandbox_backend == "process")
-    for extra, modules in {"kafka": ["kafka", "crc32c", "zstandard"], "pipelines": ["dagster"], "scene": ["trimesh"],
-                           "train": ["torch", "megatron.core", "transformers"]}.items():
+    for extra, modules in {
+        "kafka": ["kafka", "crc32c", "zstandard"],
+        "pipelines": ["dagster"],
+        "scene": ["trimesh"],
+        "train": ["torch", "megatron.core", "transformers"],
+    }.items():
         yield _extra(extra, modules)
     java = shutil.which("java")
     yield Finding("java (make kafka)", bool(java), False, java or "apt-get install openjdk-17-jre-headless maven")

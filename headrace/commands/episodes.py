@@ -66,8 +66,11 @@ def _show(rooms: Rooms, options: argparse.Namespace) -> int:
 
     episode_id = full_id(rooms.lake, "requests", "episode_id", options.id, "episode", "headrace episodes ls")
     transcript = transcript_of(episode_id, history(rooms.lake, [episode_id]).get(episode_id, []))
-    scores = rooms.lake.sql("select verifier, status, reward, components, cause, scored_at, score_id, evidence from scores "
-                            "where episode_id = $id order by scored_at", parameters={"id": episode_id})
+    scores = rooms.lake.sql(
+        "select verifier, status, reward, components, cause, scored_at, score_id, evidence from scores "
+        "where episode_id = $id order by scored_at",
+        parameters={"id": episode_id},
+    )
     if options.output in ("json", "jsonl"):
         document = {"episode": msgspec.to_builtins(transcript), "scores": [plain(row) for row in scores.to_pylist()]}
         print(msgspec.json.encode(document).decode())
@@ -94,8 +97,10 @@ def _print_transcript(transcript: Transcript) -> None:
     started, finished = transcript.started, transcript.finished
     print(f"episode {transcript.episode_id}")
     if started:
-        print(f"task {started.task_id} · {started.kind} · {started.purpose} · policy {started.policy} · "
-              f"sandbox {started.sandbox.backend} · attempt {transcript.attempt}")
+        print(
+            f"task {started.task_id} · {started.kind} · {started.purpose} · policy {started.policy} · "
+            f"sandbox {started.sandbox.backend} · attempt {transcript.attempt}"
+        )
     for resumed in transcript.resumes:
         print(f"resumed from event {resumed.from_sequence}: {resumed.reason}{' (restart)' if resumed.restart else ''}")
     for turn in transcript.turns:
@@ -112,8 +117,10 @@ def _print_turn(turn: Turn) -> None:
 
     generated = turn.generated
     versions = ",".join(str(version) for version, _ in generated.versions) or "scripted"
-    print(f"\nturn {generated.turn}  {len(generated.generated) // 4} tokens · weights {versions} · "
-          f"{generated.finish_reason} · {(generated.finished_at - generated.started_at) / 1e3:.1f} ms")
+    print(
+        f"\nturn {generated.turn}  {len(generated.generated) // 4} tokens · weights {versions} · "
+        f"{generated.finish_reason} · {(generated.finished_at - generated.started_at) / 1e3:.1f} ms"
+    )
     print(_indent(safe(generated.text)))
     for call in turn.calls:
         _print_call(call)
@@ -123,8 +130,11 @@ def _print_call(call: Call) -> None:
     from headrace.output import safe
 
     returned = call.returned
-    outcome = "no return yet" if returned is None else f"{returned.status} · exit {returned.exit_code} · " \
-                                                      f"{returned.duration_s * 1e3:.1f} ms"
+    outcome = (
+        "no return yet"
+        if returned is None
+        else f"{returned.status} · exit {returned.exit_code} · {returned.duration_s * 1e3:.1f} ms"
+    )
     print(f"  > {safe(call.called.tool)} {safe(call.called.arguments)[:200]}   [{outcome}]")
     if returned is not None and returned.output:
         print(_indent(safe(returned.output), "    "))

@@ -31,7 +31,10 @@ def run(options: argparse.Namespace) -> int:
     Rooms(settings).make_home()
     base = Path(options.base) if options.base else TINY_BASE
     if not (base / "config.json").exists():
-        raise UserError("not a model directory: config.json is missing", where=str(base),
-                        hint="--base names a Hugging Face directory with config.json and model.safetensors")
+        raise UserError(
+            "not a model directory: config.json is missing",
+            where=str(base),
+            hint="--base names a Hugging Face directory with config.json and model.safetensors",
+        )
     command = learner_command(settings, options.run_id, base)
     os.execvpe(command[0], command, os.environ)

@@ -23,13 +23,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
+    from replay.score import rescore, scored_episodes
+
     from consumers.sink import Sink
     from headrace.lookup import full_id
     from headrace.output import print_table
     from headrace.progress import counting
     from headrace.rooms import Rooms
     from headrace.service import drain
-    from replay.score import rescore, scored_episodes
     from schemas.errors import UserError
 
     if bool(options.episode) == options.all:
@@ -38,16 +39,28 @@ def run(options: argparse.Namespace) -> int:
         lake = rooms.require().lake
         sink = Sink(rooms.log, lake, rooms.artifacts, rooms.settings)
         drain(sink)
-        ids = scored_episodes(lake) if options.all else [
-            full_id(lake, "episodes", "episode_id", options.episode, "episode", "headrace episodes ls")]
+        ids = (
+            scored_episodes(lake)
+            if options.all
+            else [full_id(lake, "episodes", "episode_id", options.episode, "episode", "headrace episodes ls")]
+        )
         with counting("scores", len(ids)) as step:
-            report = rescore(lake, rooms.log, rooms.artifacts, rooms.backend, episode_ids=ids, workers=options.workers,
-                             on_score=lambda: step(1))
+            report = rescore(
+                lake,
+                rooms.log,
+                rooms.artifacts,
+                rooms.backend,
+                episode_ids=ids,
+                workers=options.workers,
+                on_score=lambda: step(1),
+            )
         drain(sink)
     differing = report.differences()
     if options.output != "table" or differing.num_rows:
         print_table(differing, options.output, options.limit)
     if options.output == "table":
-        print(f"{report.scored} scored again: {report.equal} equal, {report.changed} changed, {report.failed} failed "
-              f"(cause {report.replay_id})")
+        print(
+            f"{report.scored} scored again: {report.equal} equal, {report.changed} changed, {report.failed} failed "
+            f"(cause {report.replay_id})"
+        )
     return 1 if report.changed or report.failed else 0

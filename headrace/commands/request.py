@@ -15,8 +15,12 @@ EXAMPLES = """examples:
 def add_requesting(parser: argparse.ArgumentParser) -> None:
     """The flags that `request` and `run` share."""
     parser.add_argument("--tasks", required=True, metavar="SET", help="a built-in or imported task set")
-    parser.add_argument("--policy", required=True, metavar="P",
-                        help="tiny, transformers:DIR, scripted:reference, scripted:empty, scripted:FILE")
+    parser.add_argument(
+        "--policy",
+        required=True,
+        metavar="P",
+        help="tiny, transformers:DIR, scripted:reference, scripted:empty, scripted:FILE",
+    )
     parser.add_argument("--samples", type=positive, default=1, metavar="N", help="episodes a task (default: 1)")
     parser.add_argument("--purpose", choices=("train", "eval"), default="eval", help="default: eval")
     parser.add_argument("--temperature", type=float, default=1.0)

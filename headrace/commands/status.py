@@ -36,8 +36,16 @@ def run(options: argparse.Namespace) -> int:
     with Rooms(settings_of(options)) as rooms:
         rooms.require()
         ends, lake = rooms.log.ends(TOPICS), rooms.lake.snapshot()
-        rows = [{"topic": topic, "partition": partition, "log": end, "lake": (at := lake.get(f"{topic}-{partition}", 0)),
-                 "lag": end - at} for (topic, partition), end in sorted(ends.items())]
+        rows = [
+            {
+                "topic": topic,
+                "partition": partition,
+                "log": end,
+                "lake": (at := lake.get(f"{topic}-{partition}", 0)),
+                "lag": end - at,
+            }
+            for (topic, partition), end in sorted(ends.items())
+        ]
         print_table(pa.Table.from_pylist(rows), options.output, options.limit)
         if options.output == "table":
             print("\nruns")

@@ -28,7 +28,9 @@ def make_base(rooms: Rooms, plan: Plan, screen: Screen) -> Path:
         waiting = Waiting(rooms, watch, supervisor, screen)
         waiting.until("reading the log", waiting.watch_caught_up)
         if 1 not in watch.weights:
-            start_services(rooms, supervisor, plan.base_run_id, initial_model(rooms.home / "initial", TINY_BASE, plan.seed))
+            start_services(
+                rooms, supervisor, plan.base_run_id, initial_model(rooms.home / "initial", TINY_BASE, plan.seed)
+            )
             ids = _request(rooms, plan)
             screen.stage(f"base model: {len(ids)} scripted trajectories, some right, some wrong")
             waiting.until_settled("scripted trajectories", ids)
@@ -44,8 +46,9 @@ def make_base(rooms: Rooms, plan: Plan, screen: Screen) -> Path:
 def _request(rooms: Rooms, plan: Plan) -> list[str]:
     tasks = training_tasks(plan.seed + 1_000_000, 0, _EPISODES)
     registered = register_tasks(rooms.log, rooms.artifacts, tasks)
-    requests = request_episodes(rooms.log, registered, run_id=plan.base_run_id, policy=_POLICY, purpose="train",
-                                group_key="base")
+    requests = request_episodes(
+        rooms.log, registered, run_id=plan.base_run_id, policy=_POLICY, purpose="train", group_key="base"
+    )
     return [request.episode_id for request in requests]
 
 

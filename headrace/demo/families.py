@@ -27,7 +27,9 @@ class Families(NamedTuple):
         for kind in FAMILIES:
             ids = [request.episode_id for request in self.requests if request.kind == kind]
             solved = sum(watch.rewards.get(episode) == 1.0 for episode in ids)
-            screen.line(f"{kind}: {len(ids)} episodes scored, {solved} solved, mean reward {watch.reward_mean(ids) or 0:.2f}")
+            screen.line(
+                f"{kind}: {len(ids)} episodes scored, {solved} solved, mean reward {watch.reward_mean(ids) or 0:.2f}"
+            )
 
 
 def request_families(rooms: Rooms, plan: Plan) -> Families:
@@ -35,6 +37,7 @@ def request_families(rooms: Rooms, plan: Plan) -> Families:
     for kind in FAMILIES:
         registered = register_tasks(rooms.log, rooms.artifacts, builtin_sets()[kind]())
         for policy in POLICIES:
-            requests += request_episodes(rooms.log, registered, run_id=plan.run_id, policy=policy, purpose="eval",
-                                         group_key=policy, priority=2)
+            requests += request_episodes(
+                rooms.log, registered, run_id=plan.run_id, policy=policy, purpose="eval", group_key=policy, priority=2
+            )
     return Families(requests)

@@ -70,18 +70,38 @@ class Loop:
     def request_training(self, step: int) -> list[str]:
         tasks = training_tasks(self.plan.seed, step, self.plan.groups)
         registered = register_tasks(self.rooms.log, self.rooms.artifacts, tasks)
-        return _ids(request_episodes(
-            self.rooms.log, registered, run_id=self.plan.run_id, policy=_POLICY, purpose="train",
-            samples=self.plan.group_size, limits=_LIMITS, group_key=f"step-{step}", priority=1, version=step,
-            sampling=Sampling(temperature=1.0, max_tokens=_MAX_TOKENS, seed=self.plan.seed)))
+        return _ids(
+            request_episodes(
+                self.rooms.log,
+                registered,
+                run_id=self.plan.run_id,
+                policy=_POLICY,
+                purpose="train",
+                samples=self.plan.group_size,
+                limits=_LIMITS,
+                group_key=f"step-{step}",
+                priority=1,
+                version=step,
+                sampling=Sampling(temperature=1.0, max_tokens=_MAX_TOKENS, seed=self.plan.seed),
+            )
+        )
 
     def evaluate(self, version: int) -> None:
         """Request the held-out tasks at one version; they run beside the next step's training episodes."""
         registered = register_tasks(self.rooms.log, self.rooms.artifacts, heldout_tasks())
-        self.evaluations[version] = _ids(request_episodes(
-            self.rooms.log, registered, run_id=self.plan.run_id, policy=_POLICY, purpose="eval", limits=_LIMITS,
-            group_key=f"held-out-{version}", version=version,
-            sampling=Sampling(temperature=self.plan.eval_temperature, max_tokens=_MAX_TOKENS, seed=self.plan.seed)))
+        self.evaluations[version] = _ids(
+            request_episodes(
+                self.rooms.log,
+                registered,
+                run_id=self.plan.run_id,
+                policy=_POLICY,
+                purpose="eval",
+                limits=_LIMITS,
+                group_key=f"held-out-{version}",
+                version=version,
+                sampling=Sampling(temperature=self.plan.eval_temperature, max_tokens=_MAX_TOKENS, seed=self.plan.seed),
+            )
+        )
 
     def show_evaluations(self) -> None:
         for version, ids in self.evaluations.items():
@@ -94,12 +114,22 @@ class Loop:
 
         sealed = materialize_batch(self.rooms.settings, self.plan.run_id, self.spec())
         if sealed is None or sealed.step != step:
-            raise TrainingError("the batch could not be sealed", where=f"run {self.plan.run_id}, step {step}",
-                                value=sealed, hint="`headrace status` shows what is pending")
+            raise TrainingError(
+                "the batch could not be sealed",
+                where=f"run {self.plan.run_id}, step {step}",
+                value=sealed,
+                hint="`headrace status` shows what is pending",
+            )
 
     def spec(self) -> BatchSpec:
-        return BatchSpec(algorithm="grpo", groups=self.plan.groups, group_size=self.plan.group_size,
-                         total_steps=self.plan.steps, seed=self.plan.seed, shuffle_rewards=self.plan.shuffle_rewards)
+        return BatchSpec(
+            algorithm="grpo",
+            groups=self.plan.groups,
+            group_size=self.plan.group_size,
+            total_steps=self.plan.steps,
+            seed=self.plan.seed,
+            shuffle_rewards=self.plan.shuffle_rewards,
+        )
 
 
 def _ids(requests: list[EpisodeRequested]) -> list[str]:

@@ -36,15 +36,24 @@ class Plan(msgspec.Struct, kw_only=True):
         return [version for version in range(self.steps + 1) if version % self.eval_every == 0 or version == self.steps]
 
 
-def open_plan(home: Path, *, seed: int, steps: int, from_scratch: bool, fresh: bool, shuffle_rewards: bool = False) -> Plan:
+def open_plan(
+    home: Path, *, seed: int, steps: int, from_scratch: bool, fresh: bool, shuffle_rewards: bool = False
+) -> Plan:
     """The plan of the same arguments if this home has one, else a new one."""
     plans = _load(home)
     wanted = (seed, steps, from_scratch, shuffle_rewards)
     for plan in plans:
         if not fresh and (plan.seed, plan.steps, plan.from_scratch, plan.shuffle_rewards) == wanted:
             return plan
-    plan = Plan(run_id=new_id(), seed=seed, steps=steps, from_scratch=from_scratch, shuffle_rewards=shuffle_rewards,
-                base_run_id=new_id() if from_scratch else "", eval_every=max(1, -(-steps // 4)))
+    plan = Plan(
+        run_id=new_id(),
+        seed=seed,
+        steps=steps,
+        from_scratch=from_scratch,
+        shuffle_rewards=shuffle_rewards,
+        base_run_id=new_id() if from_scratch else "",
+        eval_every=max(1, -(-steps // 4)),
+    )
     _save(home, [plan, *plans])
     return plan
 
@@ -63,8 +72,11 @@ def only_one(home: Path) -> Iterator[None]:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
-            raise UserError("a demo runs in this home already", where=str(home),
-                            hint="wait for it, stop it with Ctrl-C, or name another --home") from None
+            raise UserError(
+                "a demo runs in this home already",
+                where=str(home),
+                hint="wait for it, stop it with Ctrl-C, or name another --home",
+            ) from None
         yield
 
 
@@ -75,7 +87,9 @@ def _load(home: Path) -> list[Plan]:
     try:
         return msgspec.json.decode(path.read_bytes(), type=list[Plan])
     except msgspec.MsgspecError as wrong:
-        raise UserError(f"the demo's state cannot be read ({wrong})", where=str(path), hint="start over with --fresh") from None
+        raise UserError(
+            f"the demo's state cannot be read ({wrong})", where=str(path), hint="start over with --fresh"
+        ) from None
 
 
 def _save(home: Path, plans: list[Plan]) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from headrace.demo.plan import Plan
 from headrace.rooms import Rooms
@@ -37,8 +37,15 @@ class Point(NamedTuple):
 
 def held_out_curve(lake: Lake, run_id: str) -> list[Point]:
     rows = lake.sql(_CURVE, parameters={"run": run_id}).to_pylist()
-    return [Point(row["version"], row["episodes"], row["reward"],
-                  1.96 * (row["deviation"] or 0.0) / math.sqrt(row["episodes"])) for row in rows]
+    return [
+        Point(
+            row["version"],
+            row["episodes"],
+            row["reward"],
+            1.96 * (row["deviation"] or 0.0) / math.sqrt(row["episodes"]),
+        )
+        for row in rows
+    ]
 
 
 def print_report(rooms: Rooms, plan: Plan) -> int:
@@ -67,7 +74,7 @@ def _print_books(lake: Lake, run_id: str) -> bool:
     total = sum(books.values())
     print(f"  {'sum':<14} {total:>6}  of {requested} requested")
     if total != requested:
-        print("the books do not close: `headrace sql \"select * from dispositions\"` shows what each episode became")
+        print('the books do not close: `headrace sql "select * from dispositions"` shows what each episode became')
     if books.get("pending"):
         print(f"{books['pending']} episodes are pending: unfinished, unscored or waiting for a batch")
     return total == requested and not books.get("pending")
@@ -75,9 +82,15 @@ def _print_books(lake: Lake, run_id: str) -> bool:
 
 def _print_places(rooms: Rooms, picture: Path) -> None:
     print("\nwhere everything lies")
-    places = {"picture": picture, "log": rooms.settings.log if rooms.settings.log != "sqlite" else rooms.home / "log.db",
-              "lake": rooms.home / "lake", "artifacts": rooms.home / "artifacts", "weights": rooms.home / "weights",
-              "Dagster instance": rooms.home / "dagster", "logs of the services": rooms.home / "logs"}
+    places = {
+        "picture": picture,
+        "log": rooms.settings.log if rooms.settings.log != "sqlite" else rooms.home / "log.db",
+        "lake": rooms.home / "lake",
+        "artifacts": rooms.home / "artifacts",
+        "weights": rooms.home / "weights",
+        "Dagster instance": rooms.home / "dagster",
+        "logs of the services": rooms.home / "logs",
+    }
     for name, place in places.items():
         print(f"  {name:<20} {place}")
 
@@ -95,7 +108,7 @@ def _print_next(rooms: Rooms, plan: Plan) -> None:
         print(f"  {command}")
 
 
-def draw_curve(curve: list[Point], training: list[dict], path: Path) -> None:
+def draw_curve(curve: list[Point], training: list[dict[str, Any]], path: Path) -> None:
     """Held-out reward with its interval, and the mean reward of each batch, as a PNG."""
     import matplotlib
 
@@ -105,10 +118,22 @@ def draw_curve(curve: list[Point], training: list[dict], path: Path) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     figure, axes = plt.subplots(figsize=(7, 4), dpi=120)
     if training:
-        axes.plot([row["step"] for row in training], [row["reward"] for row in training], color="#9ab", linewidth=1,
-                  label="training batches, T = 1")
-    axes.errorbar([p.version for p in curve], [p.reward for p in curve], yerr=[p.half_width for p in curve], marker="o",
-                  color="#06c", capsize=3, label="held-out tasks, 95 % interval")
+        axes.plot(
+            [row["step"] for row in training],
+            [row["reward"] for row in training],
+            color="#9ab",
+            linewidth=1,
+            label="training batches, T = 1",
+        )
+    axes.errorbar(
+        [p.version for p in curve],
+        [p.reward for p in curve],
+        yerr=[p.half_width for p in curve],
+        marker="o",
+        color="#06c",
+        capsize=3,
+        label="held-out tasks, 95 % interval",
+    )
     axes.set(xlabel="weight version", ylabel="mean reward", ylim=(0, 1), title="Reward by weight version")
     axes.grid(alpha=0.3)
     axes.legend(loc="lower right")

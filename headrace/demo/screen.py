@@ -38,10 +38,14 @@ class Screen:
         elif time.monotonic() - self._spoke > _PLAIN_EVERY_S:
             self.line(f"waiting for {what}{counted}")
 
-    def step(self, number: int, total: int, reward: float | None, completed: StepCompleted | None, duration_s: float) -> None:
+    def step(
+        self, number: int, total: int, reward: float | None, completed: StepCompleted | None, duration_s: float
+    ) -> None:
         self._done = number
         metrics = completed.metrics if completed else {}
-        shown = " ".join(f"{name} {metrics[name]:.3g}" for name in ("loss", "entropy", "kl", "grad_norm") if name in metrics)
+        shown = " ".join(
+            f"{name} {metrics[name]:.3g}" for name in ("loss", "entropy", "kl", "grad_norm") if name in metrics
+        )
         self.line(f"step {number}/{total}: reward {_number(reward)} {shown} ({duration_s:.1f} s)")
 
     def held_out(self, version: int, reward: float | None) -> None:

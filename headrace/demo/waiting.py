@@ -16,7 +16,9 @@ _TICK_S = 0.1
 def start_services(rooms: Rooms, supervisor: Supervisor, run_id: str, base: Path) -> None:
     """The four services of a run, each a process of its own."""
     for name, arguments in {
-        "sink": ["sink"], "verify": ["verify"], "produce": ["produce"],
+        "sink": ["sink"],
+        "verify": ["verify"],
+        "produce": ["produce"],
         "learn": ["learn", "--run", run_id, "--base", str(base)],
     }.items():
         supervisor.start(Child(name, arguments, rooms.settings))

@@ -10,7 +10,13 @@ from schemas.admission import FINISHED, UNCLAIMED, Claim, admit
 from schemas.codec import decode_payload
 from schemas.envelope import Record
 from schemas.events import (
-    BatchSealed, EpisodeFinished, EpisodeRequested, ScoreRecorded, StepCompleted, WeightsPublished)
+    BatchSealed,
+    EpisodeFinished,
+    EpisodeRequested,
+    ScoreRecorded,
+    StepCompleted,
+    WeightsPublished,
+)
 from schemas.topics import REQUESTS, SCORES, TRAINING, TRAJECTORIES
 
 if TYPE_CHECKING:
@@ -47,8 +53,10 @@ class Watch:
 
     def settled(self, episode_ids: Collection[str]) -> int:
         """How many of these have a score, or ended with nothing to score."""
-        return sum(episode in self.rewards or (episode in self.finished and self.finished[episode].submission is None)
-                   for episode in episode_ids)
+        return sum(
+            episode in self.rewards or (episode in self.finished and self.finished[episode].submission is None)
+            for episode in episode_ids
+        )
 
     def reward_mean(self, episode_ids: Collection[str]) -> float | None:
         known = [reward for episode in episode_ids if (reward := self.rewards.get(episode)) is not None]

@@ -14,7 +14,9 @@ from headrace.cli import COMMANDS, main
 
 
 def headrace(*arguments: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([sys.executable, "-m", "headrace", *arguments], capture_output=True, text=True, cwd=cwd, timeout=120)
+    return subprocess.run(
+        [sys.executable, "-m", "headrace", *arguments], capture_output=True, text=True, cwd=cwd, timeout=120
+    )
 
 
 def test_help_starts_within_300_ms() -> None:
@@ -27,8 +29,10 @@ def test_help_starts_within_300_ms() -> None:
 
 
 def test_help_imports_nothing_heavy() -> None:
-    code = "import sys; from headrace.cli import main\ntry: main(['sql', '--help'])\nexcept SystemExit: pass\n" \
-           "print([m for m in ('torch', 'pyarrow', 'duckdb', 'deltalake', 'dagster', 'kafka') if m in sys.modules])"
+    code = (
+        "import sys; from headrace.cli import main\ntry: main(['sql', '--help'])\nexcept SystemExit: pass\n"
+        "print([m for m in ('torch', 'pyarrow', 'duckdb', 'deltalake', 'dagster', 'kafka') if m in sys.modules])"
+    )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
     assert done.stdout.splitlines()[-1] == "[]"
 
@@ -42,8 +46,9 @@ def test_every_command_has_help_with_an_example(command: str, capsys: pytest.Cap
     assert f"headrace {command}" in shown.split("examples:")[1]
 
 
-def test_config_show_names_the_source_of_every_value(tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
-                                                     capsys: pytest.CaptureFixture[str]) -> None:
+def test_config_show_names_the_source_of_every_value(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "headrace.toml").write_text("[sandbox]\nmemory_mb = 300\npids = 50\n")
     monkeypatch.setenv("HEADRACE_SANDBOX_PIDS", "60")
@@ -65,8 +70,9 @@ WRONG = {
 
 
 @pytest.mark.parametrize("name", WRONG)
-def test_a_mistake_is_one_paragraph_and_exit_2(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
-                                               capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_mistake_is_one_paragraph_and_exit_2(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.chdir(tmp_path)
     arguments, expected = WRONG[name]
     assert main(arguments) == 2
@@ -77,8 +83,9 @@ def test_a_mistake_is_one_paragraph_and_exit_2(name: str, tmp_path: Path, monkey
     assert list(tmp_path.iterdir()) == [], "a mistake must leave nothing behind"
 
 
-def test_an_unknown_setting_is_an_error_with_a_suggestion(tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
-                                                          capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_unknown_setting_is_an_error_with_a_suggestion(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "headrace.toml").write_text("[sandbox]\nmemroy_mb = 300\n")
     assert main(["config", "show"]) == 2

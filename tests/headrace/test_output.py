@@ -12,12 +12,16 @@ import pytest
 
 from headrace.output import print_table, safe
 
-TABLE = pa.table({
-    "id": ["a", "b"],
-    "reward": pa.array([0.5, None], pa.float64()),
-    "components": pa.array([[("x", 1.0)], None], pa.map_(pa.string(), pa.float64())),
-    "at": pa.array([datetime.datetime(2026, 1, 2, 3, 4, 5, 6, tzinfo=datetime.UTC), None], pa.timestamp("us", "UTC")),
-})
+TABLE = pa.table(
+    {
+        "id": ["a", "b"],
+        "reward": pa.array([0.5, None], pa.float64()),
+        "components": pa.array([[("x", 1.0)], None], pa.map_(pa.string(), pa.float64())),
+        "at": pa.array(
+            [datetime.datetime(2026, 1, 2, 3, 4, 5, 6, tzinfo=datetime.UTC), None], pa.timestamp("us", "UTC")
+        ),
+    }
+)
 
 
 def printed(style: str, limit: int | None = None) -> str:
