@@ -78,9 +78,9 @@ def _show(rooms: Rooms, options: argparse.Namespace) -> int:
 
 def _rebuild(rooms: Rooms, options: argparse.Namespace) -> int:
     import pyarrow as pa
-    from replay.batch import rebuild_batches
 
     from headrace.output import print_table
+    from replay.batch import rebuild_batches
     from schemas.errors import UserError
 
     if bool(options.id) == options.all:

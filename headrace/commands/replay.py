@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 
 from headrace.options import add_reading, add_sandbox, positive, settings_of
+from schemas.errors import UserError
 
 EXAMPLES = """examples:
   headrace replay score --all
@@ -23,7 +24,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    from replay.score import rescore, scored_episodes
+    if bool(options.episode) == options.all:
+        raise UserError("name one episode, or --all", hint="`headrace episodes ls` lists them")
 
     from consumers.sink import Sink
     from headrace.lookup import full_id
@@ -31,10 +33,8 @@ def run(options: argparse.Namespace) -> int:
     from headrace.progress import counting
     from headrace.rooms import Rooms
     from headrace.service import drain
-    from schemas.errors import UserError
+    from replay.score import rescore, scored_episodes
 
-    if bool(options.episode) == options.all:
-        raise UserError("name one episode, or --all", hint="`headrace episodes ls` lists them")
     with Rooms(settings_of(options)) as rooms:
         lake = rooms.require().lake
         sink = Sink(rooms.log, lake, rooms.artifacts, rooms.settings)

@@ -19,6 +19,7 @@ where e.run_id = $run and e.purpose = 'eval' and e.kind = 'tools' and s.status =
 group by 1 order by 1
 """
 _BOOKS = "select disposition, count(*) as episodes from dispositions where run_id = $run group by 1 order by 2 desc, 1"
+_NEXT_QUERY = "select kind, count(*), avg(reward) from episodes join current_scores using (episode_id) group by 1"
 _REQUESTED = "select count(*) as n from requests where run_id = $run"
 _TRAINING = """
 select step, avg(r.reward) as reward from batch_rows r join batches b using (batch_id)
@@ -99,7 +100,7 @@ def _print_next(rooms: Rooms, plan: Plan) -> None:
     at = "" if rooms.settings.home == ".headrace" else f" --home {rooms.settings.home}"
     print("\ntry next")
     for command in (
-        f'headrace sql{at} "select kind, count(*), avg(reward) from episodes join current_scores using (episode_id) group by 1"',
+        f'headrace sql{at} "{_NEXT_QUERY}"',
         f"headrace episodes ls{at} --failed --limit 5",
         f"headrace batches rebuild{at} --all --check",
         f"headrace replay score{at} --all",
