@@ -18,7 +18,7 @@ from typing import Any
 from verifiers import values
 
 NEW_CALLS_LIMIT = 2000
-HANDED_OUT_LIMIT = 20_000
+HANDED_OUT_LIMIT = USES_LIMIT = 20_000
 RAISABLE = frozenset({
     "ArithmeticError", "AssertionError", "AttributeError", "IndexError", "KeyError", "LookupError",
     "NotImplementedError", "OverflowError", "RecursionError", "RuntimeError", "TypeError", "UnicodeError", "ValueError",
@@ -34,36 +34,40 @@ class EndOfRound(BaseException):
 
 
 class Unknown:
-    """Agrees with everything, so that the check goes on to its next call."""
+    """Agrees with everything, so that the check goes on to its next call; but not for ever."""
 
-    def __bool__(self) -> bool:
+    uses = 0
+
+    def _use(self) -> None:
+        Unknown.uses += 1
+        if Unknown.uses > USES_LIMIT:
+            raise EndOfRound
+
+    def _self(self, *_: Any, **__: Any) -> Any:
+        self._use()
+        return self
+
+    def _true(self, *_: Any) -> bool:
+        self._use()
         return True
 
-    def __int__(self) -> int:
+    def _zero(self) -> int:
+        self._use()
         return 0
 
-    __index__ = __len__ = __hash__ = __int__
-
     def __float__(self) -> float:
-        return 0.0
+        return float(self._zero())
 
     def __iter__(self) -> Any:
-        return iter(())
+        return iter(range(self._zero()))
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
-        return self
+        return self._self()
 
-    def __contains__(self, item: object) -> bool:
-        return True
-
-    def _self(self, *_: Any, **__: Any) -> Any:
-        return self
-
-    def _true(self, *_: Any) -> bool:
-        return True
-
+    __bool__ = __contains__ = _true
+    __int__ = __index__ = __len__ = __hash__ = _zero
     __eq__ = __ne__ = __lt__ = __le__ = __gt__ = __ge__ = _true
     __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __truediv__ = __rtruediv__ = _self
     __floordiv__ = __rfloordiv__ = __mod__ = __rmod__ = __pow__ = __rpow__ = __and__ = __or__ = __xor__ = _self
@@ -144,6 +148,7 @@ def describe(wrong: BaseException) -> str:
 def run_check(request: dict[str, Any]) -> dict[str, Any]:
     """One round: new calls, or the tally, or `broken` where the check itself is at fault."""
     candidate, tally = Candidate(request["outcomes"]), Tally()
+    Unknown.uses = 0
     namespace: dict[str, Any] = {"__name__": "check"}
     random.seed(request["seed"])
     error = None

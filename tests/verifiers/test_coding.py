@@ -216,6 +216,21 @@ def test_a_check_that_depends_on_earlier_answers_takes_more_rounds(rig: Rig) -> 
 
 
 @pytest.mark.parametrize("check", [
+    "def check(candidate):\n    left = candidate(2, 3)\n    while left > 0:\n        left -= 1\n    assert left == 0\n",
+    "import math\n\n\ndef check(candidate):\n    assert math.isclose(math.pow(candidate(2, 3), 2), 36.0)\n",
+    "def check(candidate):\n    for a, b in [(candidate(1, 2), 2), (candidate(2, 2), 4)]:\n        assert {a} == {b}\n",
+    "def check(candidate):\n    assert [str(candidate(n, 2)) for n in range(3)] == ['0', '2', '4']\n",
+    "import random\n\n\ndef check(candidate):\n    for _ in range(60):\n"
+    "        a, b = random.random(), random.random()\n        assert abs(candidate(a, b) - a * b) < 1e-9\n"])
+def test_checks_of_many_kinds_get_their_verdict(rig: Rig, check: str) -> None:
+    task = Task(task_id="t", kind="coding", set="s", prompt="p", hidden={"entry": "area", "check": check})
+    score = rig.score(rig.hand_in(task, {"solution.py": RIGHT}))
+    assert (score.status, score.reward) == (ScoreStatus.OK, 1.0), rig.evidence(score)
+    wrong = rig.score(rig.hand_in(task, {"solution.py": "def area(w, h):\n    return w * h + 1000.5\n"}))
+    assert (wrong.status, wrong.reward) == (ScoreStatus.OK, 0.0), rig.evidence(wrong)
+
+
+@pytest.mark.parametrize("check", [
     "def check(candidate):\n    pass\n", "def check(candidate):\n    candidate(1, 2)\n", "def other():\n    pass\n",
     "def check(candidate:\n", "def check(candidate):\n    assert candidate(lambda: 1, 2) == 3\n",
     "def check(candidate):\n    raise ValueError('broken')\n", "def check(candidate):\n    assert 1 == 1\n"])
