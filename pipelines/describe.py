@@ -21,8 +21,8 @@ _LATEST_STEPS = 100
 _HELD_OUT = """
 select coalesce(e.version_max, -1) as version, count(*) as episodes, avg(s.reward) as reward,
   stddev_samp(s.reward) / sqrt(count(*)) as standard_error
-from episodes e join current_scores s using (episode_id)
-where e.run_id = $run and e.purpose = 'eval' and s.status = 'ok' group by 1 order by 1
+from requests r join episodes e using (episode_id) join current_scores s using (episode_id)
+where r.run_id = $run and r.purpose = 'eval' and s.status = 'ok' group by 1 order by 1
 """
 _STEPS = """
 select step, loss, grad_norm, kl, entropy, clip_fraction, tokens, wait_s, duration_s from steps
