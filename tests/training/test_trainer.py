@@ -47,7 +47,7 @@ def weights_after(base: Path, device: torch.device, given: list[Tokens], spec: B
 
 
 def farthest(left: list[torch.Tensor], right: list[torch.Tensor]) -> float:
-    return max(float((one - other).abs().max()) for one, other in zip(left, right, strict=True))
+    return max(float((one - other).detach().abs().max()) for one, other in zip(left, right, strict=True))
 
 
 def test_a_step_equals_the_same_step_in_plain_torch(device: torch.device, base: Path):
