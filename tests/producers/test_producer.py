@@ -13,9 +13,10 @@ from safetensors.torch import load_file, save_file
 from producers.producer import Producer
 from schemas.events import Sampling, WeightsPublished
 from schemas.ids import now_us
-from schemas.topics import REQUESTS
+from schemas.topics import REQUESTS, TRAINING
 from schemas.transcript import Transcript
 from tasks.tools import heldout_tasks, training_tasks
+from tests.producers.late import Late
 from tests.producers.models import random_model
 from tests.producers.world import World
 
@@ -159,3 +160,25 @@ def test_a_request_that_cannot_be_read_is_passed_over(world: World) -> None:
 
     Producer(world.log, world.artifacts, world.backend, world.settings, on_finished=count).run(stop)
     assert len(finished) == 2
+
+
+def test_a_turn_that_was_cut_off_is_not_run_by_halves(world: World, tmp_path: Path) -> None:
+    policy = f"transformers:{random_model(tmp_path / 'base', 0)}"
+    request = world.request(training_tasks(0, 0, 1), policy, sampling=SHORT)[0]
+    world.produce()
+    turns = world.transcript(request.episode_id).turns
+    cut = [turn for turn in turns if turn.generated.finish_reason == "length"]
+    assert cut
+    assert {call.returned.status for turn in cut for call in turn.calls if call.returned} == {"malformed"}
+    assert [call.called.arguments for turn in cut for call in turn.calls] == [turn.generated.text for turn in cut]
+
+
+def test_what_was_published_and_finished_before_a_request_is_known_before_it_starts(
+        world: World, tmp_path: Path) -> None:
+    base = random_model(tmp_path / "base", 0)
+    publish(world, 0, base)
+    publish(world, 3, random_model(tmp_path / "three", 3))
+    request = world.request(training_tasks(0, 0, 1), f"transformers:{base}", sampling=SHORT)[0]
+    Producer(Late(world.log, TRAINING), world.artifacts, world.backend, world.settings).run(
+        threading.Event(), until_idle=True)
+    assert versions(world.transcript(request.episode_id)) == {3}
