@@ -1,0 +1,1 @@
+"""History used again: stored submissions scored anew, sealed batches built anew."""
