@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from artifacts.store import DirectoryStore
+from consumers.folding import Folding
 from consumers.sink import Sink
 from eventlog import open_log
 from eventlog.log import EventLog, Subscription
@@ -18,7 +19,8 @@ from schemas.envelope import Event, Record
 from schemas.errors import LakeError
 from schemas.events import StepCompleted, ToolCalled, ToolReturned
 from schemas.settings import Settings
-from tests.lake.histories import Story, rows, whole_story
+from schemas.topics import TOPICS
+from tests.lake.histories import Story, flush_of, rows, whole_story
 
 
 @pytest.fixture
@@ -180,6 +182,27 @@ def test_a_failed_write_is_made_good(
     monkeypatch.setattr("lake.tables.hit", fail)
     drain(log, lake, artifacts, settings)
     assert not failing
+    assert sorted(rows(lake, "select id from events")) == sorted((event.id,) for _, event in story.told)
+    assert lake.verify() == []
+
+
+def test_a_sink_that_lost_a_race_goes_on_from_where_the_winner_is(
+        log: EventLog, lake: Lake, artifacts: DirectoryStore, settings: Settings, story: Story,
+        monkeypatch: pytest.MonkeyPatch) -> None:
+    whole_story(story)
+    append(log, story.told)
+    winner = open_lake(settings, artifacts)
+    winner.bind(log.identity)
+    first = log.subscribe(TOPICS).poll(5.0, 20)
+    race = iter(["sink:before_write"])
+
+    def lose(name: str) -> None:
+        if name == next(race, None):
+            winner.commit(*flush_of(Folding(artifacts), first))
+
+    monkeypatch.setattr("lake.commit.hit", lose)
+    sink = drain(log, lake, artifacts, settings)
+    assert sink.conflicts == 1
     assert sorted(rows(lake, "select id from events")) == sorted((event.id,) for _, event in story.told)
     assert lake.verify() == []
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+
 import pytest
 
 from artifacts.store import DirectoryStore
@@ -177,6 +179,44 @@ def test_every_requested_episode_has_exactly_its_disposition(
     assert {disposition for _, disposition, _, _ in found} == set(Disposition)
     decided = {"trained", "masked", "stale", "surplus", "filtered"}
     assert all((batch == "batch-1") == (disposition in decided) for _, disposition, _, batch in found)
+    assert lake.verify() == []
+
+
+def ruling(finish: str, score: str, purpose: str, decided: str) -> str:
+    """The contract's rules once more, in other words."""
+    if decided:
+        return decided
+    if finish in ("cancelled", "infra_failure"):
+        return {"cancelled": "cancelled", "infra_failure": "infra_failed"}[finish]
+    if finish == "policy_error" or (finish and score in ("infra_failure", "verifier_error")):
+        return "unscored"
+    return "evaluated" if finish and score and purpose == "eval" else "pending"
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_any_history_has_one_ruling_for_each_episode(
+        lake: Lake, artifacts: DirectoryStore, story: Story, seed: int) -> None:
+    chance = random.Random(seed)
+    told, decisions = {}, {}
+    story.task()
+    for number in range(40):
+        name, purpose = f"e{number}", chance.choice(["train", "train", "eval"])
+        finish = chance.choice(["", "completed", "max_turns", "cancelled", "infra_failure", "policy_error"])
+        score = chance.choice(["", "ok", "ok", "infra_failure", "verifier_error"]) if finish[:2] in ("co", "ma") else ""
+        story.request(name, purpose=purpose, group=f"g{number % 7}")
+        story.start(name, purpose=purpose)
+        if finish:
+            story.finish(name, finish)
+        if score:
+            story.score(name, 0.5 if score == "ok" else None, score)
+        decided = chance.choice(["", "trained", "masked", "stale", "surplus", "filtered"]) if score == "ok" else ""
+        decisions.update({name: decided} if decided and purpose == "train" else {})
+        told[name] = ruling(finish, score, purpose, decisions.get(name, ""))
+    story.seal("batch-1", 0, decisions)
+    pour(lake, artifacts, records_of(story.told), size=chance.randint(5, 60))
+    assert dict(rows(lake, "select episode_id, disposition from dispositions")) == told
+    assert rows(lake, "select sum(requested) from groups") == [(40,)]
+    assert rows(lake, "select count(*) from dispositions") == [(40,)]
     assert lake.verify() == []
 
 
