@@ -36,8 +36,8 @@ class Spawner:
             raise UnavailableError("sandbox backend `bubblewrap` cannot run: no `bwrap` on the PATH", hint=HINT)
         self._main, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         flags = ["-I", "-S", *(["-B"] if sys.dont_write_bytecode else [])]
-        setup = {"owner": os.getpid(), "token": folder.token, "state": str(folder.path), "bwrap": bwrap,
-                 "python": interpreter(), "python_names": NAMES, "seccomp": seccomp_filter().hex()}
+        setup = {"owner": os.getpid(), "lock": folder.lock, "token": folder.token, "state": str(folder.path),
+                 "bwrap": bwrap, "python": interpreter(), "python_names": NAMES, "seccomp": seccomp_filter().hex()}
         with theirs, (folder.path / "spawner.log").open("ab") as log:
             self.process = subprocess.Popen(
                 [sys.executable, *flags, "-c", _BOOT, json.dumps(setup), str(_ROOT)], stdin=theirs.fileno(),

@@ -8,15 +8,15 @@ tool's bare name: folders mounted read-only are on the PATH. What is mounted rea
 from __future__ import annotations
 
 import contextlib
-import errno
 import os
-import resource
+import select
+import shutil
 import signal
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from artifacts.store import ArtifactStore
@@ -76,6 +76,7 @@ class ProcessSandbox:
         self.skipped: list[bytes] = []
         self._workspace = -1
         self._group = 0
+        self._limits = _limits(spec.limits)
         self._lock = threading.Lock()
         try:
             (self._folder / "tmp").mkdir(parents=True)
@@ -93,31 +94,25 @@ class ProcessSandbox:
         folder = self._host_path(os.path.join(INSIDE, cwd or ""))
         if not os.path.isdir(folder):
             return _refused(126, f"{os.path.join(INSIDE, cwd or '')}: no such folder\n")
+        words = [self._host_path(word) for word in argv]
+        variables = self._environment(environment or {})
+        found = os.path.join(folder, words[0]) if "/" in words[0] else shutil.which(words[0], path=variables["PATH"])
+        if found is None or not os.path.exists(found):
+            return _refused(127, f"{argv[0]}: command not found\n")
+        if os.path.isdir(found) or not os.access(found, os.X_OK):
+            return _refused(126, f"{argv[0]}: permission denied\n")
+        odd = [f"{key}={value}" for key, value in variables.items() if not script.is_name(key)]
+        if odd:  # the shell would drop them
+            words = ["env", "--", *odd, *words]
         started = time.monotonic()
-        with self._open_stdin(stdin) as given:
-            words = [self._host_path(word) for word in argv]
-            try:
-                process = self._start(words, given, folder, environment or {})
-            except FileNotFoundError:
-                return _refused(127, f"{argv[0]}: command not found\n")
-            except OSError:
-                return _refused(126, f"{argv[0]}: permission denied\n")
+        with _stdin(stdin) as given:
+            # The shell sets the limits: a hook between fork and exec is not safe in a process with threads.
+            process = subprocess.Popen(
+                ["/bin/sh", "-c", self._limits + 'exec "$@"', "sh", *words], stdin=given, stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE, cwd=folder, env=variables, process_group=0)
         with self._lock:
             self._group = process.pid
         return self._follow(process, started, deadline_s)
-
-    def _start(self, words: list[str], stdin: int, folder: str, extra: Mapping[str, str]) -> subprocess.Popen[bytes]:
-        def start(argv: list[str]) -> subprocess.Popen[bytes]:
-            return subprocess.Popen(argv, stdin=stdin, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=folder,
-                                    env=self._environment(extra), process_group=0,
-                                    preexec_fn=_limiter(self._spec.limits))
-
-        try:
-            return start(words)
-        except OSError as wrong:
-            if wrong.errno != errno.ENOEXEC:
-                raise
-            return start(["/bin/sh", *words])  # a script without an interpreter line, as a shell would
 
     def read(self, path: str, limit_bytes: int = 16 << 20) -> bytes:
         return read_file(self._open_folder(), path, limit_bytes)
@@ -194,41 +189,30 @@ class ProcessSandbox:
                "HEADRACE_WORKSPACE": str(self._work), _MARK: self.id}
         return {**environment_of(self._spec.environment, path), **own, **extra}
 
-    @contextlib.contextmanager
-    def _open_stdin(self, data: bytes):  # type: ignore[no-untyped-def]
-        descriptor = os.open("/dev/null", os.O_RDONLY) if not data else os.memfd_create("stdin")
-        try:
-            view = memoryview(data)
-            while view:
-                view = view[os.write(descriptor, view):]
-            if data:
-                os.lseek(descriptor, 0, os.SEEK_SET)
-            yield descriptor
-        finally:
-            os.close(descriptor)
-
     def _open_folder(self) -> int:
         if self._workspace < 0:
             raise SandboxError("sandbox is closed", kind="sandbox_closed", value=self.id)
         return self._workspace
 
 
-def _limiter(limits: Limits) -> Callable[[], None]:
-    wanted = [(resource.RLIMIT_CORE, 0), (resource.RLIMIT_FSIZE, limits.file_mb << 20),
-              (resource.RLIMIT_AS, limits.memory_mb << 20)]
-    if limits.cpu_seconds is not None:
-        wanted.append((resource.RLIMIT_CPU, limits.cpu_seconds))
+def _limits(limits: Limits) -> str:
+    text = f"ulimit -c 0;ulimit -f {limits.file_mb * 2048};ulimit -v {limits.memory_mb * 1024};"
+    return text if limits.cpu_seconds is None else f"{text}ulimit -t {limits.cpu_seconds};"
 
-    def limit() -> None:
-        for kind, value in wanted:
-            resource.setrlimit(kind, (value, value))
 
-    return limit
+@contextlib.contextmanager
+def _stdin(data: bytes) -> Iterator[int]:
+    descriptor = os.memfd_create("stdin") if data else os.open("/dev/null", os.O_RDONLY)
+    try:
+        view, offset = memoryview(data), 0
+        while offset < len(data):
+            offset += os.pwrite(descriptor, view[offset:], offset)
+        yield descriptor
+    finally:
+        os.close(descriptor)
 
 
 def _wait_for(process: subprocess.Popen[bytes], streams: tuple[Stream, Stream], timeout_s: float) -> None:
-    import select
-
     descriptor = os.pidfd_open(process.pid)
     try:
         poll = select.poll()

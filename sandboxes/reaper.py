@@ -100,7 +100,8 @@ def _reap_owner(folder: Path) -> bool:
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         for path in _recorded_cgroups(os.pread(lock, 1 << 16, 0)):
-            remove_cgroup(Path(path))
+            if Path(path).name == cgroups.name_of(folder.name):
+                remove_cgroup(Path(path))
         remove_tree(folder)
     except BlockingIOError:
         return False

@@ -42,6 +42,11 @@ def check(argv: Sequence[str]) -> None:
         raise SandboxError("an argument cannot hold a NUL byte", kind="bad_command", value=list(argv))
 
 
+def is_name(text: str) -> bool:
+    """Whether a shell can hold a variable of this name."""
+    return bool(_NAME.match(text))
+
+
 def prologue(limits: Limits, environment: Mapping[str, str], rlimits: bool) -> bytes:
     """What a new agent runs first: resource limits, the environment of all commands, then `ready`.
 
@@ -69,7 +74,7 @@ def command(argv: Sequence[str], cwd: str, environment: Mapping[str, str], has_s
     body = []
     odd = []
     for key, value in environment.items():
-        if _NAME.match(key):
+        if is_name(key):
             body.append(b"export %s=%s;" % (key.encode(), quote(value)))
         else:
             odd.append(quote(f"{key}={value}"))

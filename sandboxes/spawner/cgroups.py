@@ -17,9 +17,13 @@ class Parents(NamedTuple):
     pids: str
 
 
+def name_of(token: str) -> str:
+    return f"headrace-{token}"
+
+
 def make_parents(token: str, root: str = ROOT) -> Parents | None:
     """The owner's own cgroup `headrace-<token>`, made if need be; None where cgroups cannot be made."""
-    name = f"headrace-{token}"
+    name = name_of(token)
     try:
         if os.path.exists(f"{root}/cgroup.controllers"):
             return _make_v2(f"{root}/{name}", root)

@@ -23,6 +23,7 @@ _SHUTDOWN_S = 5.0
 
 def main() -> None:
     setup = json.loads(sys.argv[1])
+    os.set_inheritable(setup["lock"], False)  # held for our life, and by no sandbox
     watch = os.pidfd_open(setup["owner"])
     if os.getppid() != setup["owner"]:
         return

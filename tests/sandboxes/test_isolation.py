@@ -9,8 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from artifacts.store import DirectoryStore
 from sandboxes.sandbox import Backend, Limits, Sandbox, SandboxSpec
 from schemas.errors import SandboxError
+from tests.sandboxes.conftest import open_here
 from tests.sandboxes.host import namespace_of, processes_in, wait_for_end
 
 # Tries a system call by number, prints its errno.
@@ -134,6 +136,20 @@ def test_a_command_cannot_spoil_the_streams_of_the_next(isolated: Sandbox) -> No
     assert isolated.exec(["cat"], stdin=b"again").stdout == b"again"
 
 
+def test_commands_inherit_their_three_streams_and_nothing_else(tmp_path: Path, artifacts: DirectoryStore) -> None:
+    held = [os.open("/dev/null", os.O_RDONLY) for _ in range(40)]  # so that no number of ours is overwritten by chance
+    for descriptor in held:
+        os.set_inheritable(descriptor, True)
+    backend = open_here("bubblewrap", tmp_path / "home", artifacts)
+    sandbox = backend.acquire(SandboxSpec())
+    listed = sandbox.exec(["python3", "-c", "import os; print(sorted(map(int, os.listdir('/proc/self/fd'))))"])
+    assert listed.stdout == b"[0, 1, 2, 3]\n"  # the fourth is the listing itself
+    sandbox.close()
+    backend.close()
+    for descriptor in held:
+        os.close(descriptor)
+
+
 STRAYS = "sleep 61 & setsid sleep 62 & (setsid nohup sleep 63 > /dev/null 2>&1 &) ; (trap '' TERM HUP INT; sleep 64 &);"
 
 
@@ -184,9 +200,19 @@ def test_out_of_memory_is_reported_and_contained(bubblewrap: Backend) -> None:
 def test_memory_is_limited_for_all_processes_together(bubblewrap: Backend) -> None:
     needs(bubblewrap, "oom")
     sandbox = bubblewrap.acquire(SandboxSpec(limits=Limits(memory_mb=64)))
-    hog = "import time; x = b'x' * (40 << 20); print('held', flush=True); time.sleep(60)"
-    result = sandbox.exec(["sh", "-c", f"for i in 1 2 3; do python3 -c \"{hog}\" & done; wait"], deadline_s=3)
-    assert result.oom and result.stdout.count(b"held") < 3
+    hogs = """
+import os, time
+for _ in range(3):
+    out, report = os.pipe()
+    if os.fork() == 0:
+        held = b"x" * (40 << 20)
+        os.write(report, b"held")
+        time.sleep(600)
+    os.close(report)
+    os.read(out, 4)
+"""
+    result = sandbox.exec(["python3", "-c", hogs], deadline_s=60)
+    assert result.oom and not result.timed_out
     sandbox.close()
 
 

@@ -7,7 +7,9 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -216,12 +218,28 @@ def test_the_reaper_takes_folders_of_dead_process_owners(tmp_path: Path) -> None
     assert reaper.reap(home / "sandboxes") == 1 and not folder.exists()
 
 
-def test_removing_a_folder_touches_nothing_outside(tmp_path: Path) -> None:
-    outside = tmp_path / "outside"
-    outside.mkdir(mode=0o500)
+@pytest.fixture
+def ordinary_folder() -> Iterator[Path]:
+    """A folder of an ordinary user, and this test as that user: root needs no rights to remove things."""
+    with tempfile.TemporaryDirectory() as folder:
+        if os.geteuid():
+            yield Path(folder)
+            return
+        os.chown(folder, 65534, 65534)
+        os.seteuid(65534)
+        try:
+            yield Path(folder)
+        finally:
+            os.seteuid(0)
+
+
+def test_removing_a_folder_touches_nothing_outside(ordinary_folder: Path) -> None:
+    outside = ordinary_folder / "outside"
+    outside.mkdir()
     (outside / "file").write_text("kept")
     (outside / "file").chmod(0o400)
-    doomed = tmp_path / "doomed"
+    outside.chmod(0o500)
+    doomed = ordinary_folder / "doomed"
     (doomed / "in").mkdir(parents=True)
     (doomed / "in" / "folder-link").symlink_to(outside)
     (doomed / "in" / "file-link").symlink_to(outside / "file")
@@ -230,3 +248,4 @@ def test_removing_a_folder_touches_nothing_outside(tmp_path: Path) -> None:
     assert not doomed.exists()
     assert (outside / "file").read_text() == "kept" and outside.stat().st_mode & 0o777 == 0o500
     assert (outside / "file").stat().st_mode & 0o777 == 0o400
+    outside.chmod(0o700)
