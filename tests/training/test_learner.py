@@ -115,7 +115,9 @@ def test_two_processes_train_as_one_and_die_with_their_launcher(sealed: Path, un
             inbox._read(0.2)
         workers = psutil.Process(agent.pid).children(recursive=True)
         os.kill(agent.pid, signal.SIGKILL)
-        gone, alive = psutil.wait_procs(workers, timeout=PATIENCE_S)
+        gone, alive = psutil.wait_procs(workers, timeout=30.0)
+        for orphan in alive:
+            orphan.kill()
     assert len(gone) == 2 and alive == []
     theirs = told(undisturbed)
     for step, completed in inbox.steps.items():
