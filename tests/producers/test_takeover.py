@@ -32,8 +32,8 @@ CHAINS = [task for task in heldout_tasks() if task.hidden["family"] == "chain"][
 @contextmanager
 def child(world: World, failpoint: str = "") -> Iterator[subprocess.Popen[bytes]]:
     environment = {**os.environ, "HEADRACE_FAILPOINT": failpoint} if failpoint else dict(os.environ)
-    process = subprocess.Popen([sys.executable, "-m", "tests.producers.child", str(world.home)], cwd=REPOSITORY,
-                               env=environment, start_new_session=True)
+    process = subprocess.Popen([sys.executable, "-m", "tests.producers.child", str(world.home),
+                                world.settings.log], cwd=REPOSITORY, env=environment, start_new_session=True)
     try:
         yield process
     finally:
@@ -57,6 +57,14 @@ def left_behind(session: int) -> list[psutil.Process]:
 @pytest.mark.parametrize("failpoint", [
     "producer:claimed", "producer:called@6", "producer:returned@9", "producer:finishing@2"])
 def test_kill_minus_nine_in_mid_episode(world: World, failpoint: str) -> None:
+    kill_and_go_on(world, failpoint)
+
+
+def test_kill_minus_nine_on_kafka(kafka_world: World) -> None:
+    kill_and_go_on(kafka_world, "producer:returned@20")
+
+
+def kill_and_go_on(world: World, failpoint: str) -> None:
     world.backend  # noqa: B018 - a machine without sandboxes skips here
     requests = world.request(CHAINS, "scripted:reference", samples=2)
     with child(world, failpoint) as process:

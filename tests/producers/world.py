@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 
 from artifacts.store import DirectoryStore
+from eventlog import open_log
 from eventlog.log import EventLog
 from eventlog.sqlite import SqliteLog
 from producers.producer import Producer
@@ -36,10 +37,10 @@ LEASE_S = 1.0
 class World:
     """`settings` may be replaced before the log, the store and the sandboxes are first used."""
 
-    def __init__(self, home: Path) -> None:
+    def __init__(self, home: Path, log: str = "sqlite") -> None:
         home.mkdir(parents=True, exist_ok=True)
         self.home = home
-        self.settings = Settings(home=str(home), tool_deadline_s=10.0)
+        self.settings = Settings(home=str(home), log=log, tool_deadline_s=10.0)
         self.order: list[str] = []
         """Episodes in the order in which `produce` finished them."""
 
@@ -49,7 +50,9 @@ class World:
 
     @cached_property
     def log(self) -> EventLog:
-        return SqliteLog(self.home / "log.db", self.settings.log_partitions, LEASE_S)
+        if self.settings.log == "sqlite":
+            return SqliteLog(self.home / "log.db", self.settings.log_partitions, LEASE_S)
+        return open_log(self.settings)
 
     @cached_property
     def artifacts(self) -> DirectoryStore:
@@ -96,7 +99,8 @@ class World:
     def records(self, topic: str = TRAJECTORIES) -> list[Record]:
         subscription, ends = self.log.subscribe([topic]), self.log.ends([topic])
         records: list[Record] = []
-        while any(subscription.position(partition) < end for partition, end in ends.items()):
+        while any(partition not in subscription.assignment() or subscription.position(partition) < end
+                  for partition, end in ends.items()):
             records += subscription.poll(1.0)
         subscription.close()
         return records
