@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
-import pyarrow as pa
-
 from schemas.envelope import Event, Position, wire_type
 from schemas.topics import TRAJECTORIES
 from schemas.transcript import Transcript, transcript_of
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from lake.lake import Lake
 
 COLUMNS = 'id, source, type, version, subject, sequence, epoch_us(time) as time_us, data, topic, partition, "offset"'

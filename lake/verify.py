@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
-import pyarrow as pa
-
 from lake.snapshot import snapshot_of
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from lake.lake import Lake
 
 _LISTED = 5

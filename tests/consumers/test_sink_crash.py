@@ -34,8 +34,8 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 class Setting:
     """A home with a log that grows, and sinks to start on it."""
 
-    def __init__(self, home: Path) -> None:
-        self.settings = Settings(home=str(home))
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
         self.store = open_store(self.settings)
         assert isinstance(self.store, DirectoryStore)
         self.log = open_log(self.settings)
@@ -62,8 +62,9 @@ class Setting:
         environment = {key: value for key, value in os.environ.items() if key != VARIABLE}
         if failpoint:
             environment[VARIABLE] = failpoint
-        command = [sys.executable, "-m", "tests.consumers.sink_process", self.settings.home, member, str(lease_s)]
-        process = subprocess.Popen(command, env=environment, cwd=REPOSITORY, stderr=subprocess.PIPE)
+        process = subprocess.Popen(
+            [sys.executable, "-m", "tests.consumers.sink_process", self.settings.home, self.settings.log, member,
+             str(lease_s)], env=environment, cwd=REPOSITORY, stderr=subprocess.PIPE)
         self.processes.append(process)
         return process
 
@@ -80,7 +81,7 @@ class Setting:
 
 @pytest.fixture
 def setting(tmp_path: Path) -> Iterator[Setting]:
-    setting = Setting(tmp_path / "home")
+    setting = Setting(Settings(home=str(tmp_path / "home")))
     yield setting
     setting.close()
 
