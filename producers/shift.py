@@ -72,7 +72,8 @@ class Shift:
     def __init__(self, log: EventLog, artifacts: ArtifactStore, backend: Backend, settings: Settings, member: str,
                  on_finished: Callable[[Done], None]) -> None:
         self._log, self._settings, self._member, self._on_finished = log, settings, member, on_finished
-        self._pool = ThreadPoolExecutor(settings.producer_concurrency, thread_name_prefix="sandbox")
+        # Twice: a sandbox can be closed while every episode has a command running.
+        self._pool = ThreadPoolExecutor(2 * settings.producer_concurrency, thread_name_prefix="sandbox")
         asyncio.get_running_loop().set_default_executor(self._pool)
         self.source = f"producer/{HOST}/{os.getpid()}/{new_id()}"
         self._ownership = Ownership(self.source, self._lose)
@@ -208,21 +209,23 @@ class Shift:
         try:
             past = await self._past(episode_id) if owner else None
             finished = await self._starter.run(item.request, past, lambda episode: self._set_up(running, episode))
+            self._complete(item, finished)
         except Lost:
             if self._ownership.claim_of(episode_id).owner == owner:  # Its last writer wrote on: look again.
                 retake_s = 0.0
         except Exception as wrong:
             self._failure = wrong
-        else:
-            self._backlog.done(item)
-            self._cancelled.discard(episode_id)
-            self._finished += 1
-            self._on_finished(Done(item.request, finished))
         finally:
             del self._running[episode_id]
             self._wake.set()
             if self._backlog.holds(item):
                 asyncio.get_running_loop().call_later(retake_s, self._look_again, item)
+
+    def _complete(self, item: Item, finished: EpisodeFinished) -> None:
+        self._backlog.done(item)
+        self._cancelled.discard(item.request.episode_id)
+        self._finished += 1
+        self._on_finished(Done(item.request, finished))
 
     def _set_up(self, running: Running, episode: Episode) -> None:
         running.episode = episode

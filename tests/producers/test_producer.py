@@ -11,7 +11,8 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from producers.producer import Producer
-from schemas.events import Sampling, WeightsPublished
+from schemas.codec import decode_payload
+from schemas.events import Sampling, TurnGenerated, WeightsPublished
 from schemas.ids import now_us
 from schemas.topics import REQUESTS, TRAINING
 from schemas.transcript import Transcript
@@ -182,3 +183,15 @@ def test_what_was_published_and_finished_before_a_request_is_known_before_it_sta
     Producer(Late(world.log, TRAINING), world.artifacts, world.backend, world.settings).run(
         threading.Event(), until_idle=True)
     assert versions(world.transcript(request.episode_id)) == {3}
+
+
+def test_a_turn_costs_four_bytes_a_context_and_eight_a_generated_token_and_little_else(
+        world: World, tmp_path: Path) -> None:
+    policy = f"transformers:{random_model(tmp_path / 'base', 0)}"
+    request = world.request(training_tasks(0, 0, 1), policy, sampling=SHORT)[0]
+    world.produce()
+    for event in world.events(request.episode_id):
+        turn = decode_payload(event)
+        if isinstance(turn, TurnGenerated):
+            buffers = len(turn.context) + len(turn.generated) + len(turn.logprobs or b"") + len(turn.text.encode())
+            assert len(event.data) - buffers <= 400
