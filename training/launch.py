@@ -1,18 +1,26 @@
-"""Starting the learner: one torchrun agent and its workers, which die with it."""
+"""Starting the learner: one torchrun agent and its workers, which die with it.
+
+    python -m training.launch TORCHRUN_ARGUMENTS
+
+is torchrun with a plain end: a signal or a failed worker gives an exit code, not a page of its own stack. The
+worker has said what was wrong.
+"""
 
 from __future__ import annotations
 
 import ctypes
+import logging
 import os
 import signal
 import socket
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from schemas.settings import Settings
 
 _PR_SET_PDEATHSIG = 1
-_LAUNCHER = b"torch.distributed.run"
+_MODULE = "training.launch"
 
 
 def learner_command(settings: Settings, run_id: str, base: Path, *, steps: int | None = None) -> list[str]:
@@ -21,9 +29,8 @@ def learner_command(settings: Settings, run_id: str, base: Path, *, steps: int |
     Settings that are not named here reach the workers through the environment.
     """
     command = [
-        sys.executable, "-m", "torch.distributed.run", "--nnodes", "1",
-        "--nproc-per-node", str(settings.learner_processes), "--master-addr", "127.0.0.1",
-        "--master-port", str(_free_port()), "--max-restarts", "0",
+        sys.executable, "-m", _MODULE, "--nnodes", "1", "--nproc-per-node", str(settings.learner_processes),
+        "--master-addr", "127.0.0.1", "--master-port", str(_free_port()), "--max-restarts", "0",
         # After `--`, torchrun does not take our flags for abbreviations of its own.
         "-m", "--", "training.learner",
         "--home", settings.home, "--log", settings.log, "--log-partitions", str(settings.log_partitions),
@@ -37,8 +44,28 @@ def die_with_launcher() -> None:
         return
     ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     # The agent may have died before the line above: then somebody else is the parent by now.
-    if _LAUNCHER not in _command_line(os.getppid()):
+    if _MODULE.encode() not in _command_line(os.getppid()):
         os._exit(1)
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run torchrun in this process; the exit code of the worker that failed, or 128 and the signal that ended us."""
+    from torch.distributed import run
+    from torch.distributed.elastic.multiprocessing import SignalException
+    from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
+
+    logging.getLogger("torch.distributed.elastic").setLevel(logging.CRITICAL)
+    try:
+        run.main(list(arguments))
+    except SignalException as ended:
+        return 128 + int(ended.sigval)
+    except ChildFailedError as failed:
+        _, failure = failed.get_first_failure()
+        if failure.exitcode < 0:
+            print(f"learner process {failure.pid} was killed by signal {-failure.exitcode}", file=sys.stderr)
+            return 128 - failure.exitcode
+        return int(failure.exitcode)
+    return 0
 
 
 def _command_line(pid: int) -> bytes:
@@ -52,3 +79,7 @@ def _free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
