@@ -210,3 +210,21 @@ def test_a_batch_that_takes_what_is_not_its_own_is_found(world: Tampered) -> Non
         second, dispositions=[*second.dispositions, again, evaluated])),
         f"{again.episode_id} was decided by an earlier batch", f"{held_out} was requested for evaluation")
     assert first.step == 0
+
+
+def test_a_partition_that_ends_too_early_is_missing_its_end(world: Tampered) -> None:
+    fill(world)
+    lost: list[tuple[object, ...]] = []
+
+    def drop_last(rows: list[Row]) -> list[Row]:
+        index = max(index for index, row in enumerate(rows)
+                    if row.table == "events" and column(row, "type") == "episode.finished")
+        lost.append(tuple(column(rows[index], name) for name in ("topic", "partition", "offset")))
+        del rows[index]
+        return rows
+
+    world.pour(drop_last)
+    topic, partition, offset = lost[0]
+    since = {**world.lake.snapshot(), f"{topic}-{partition}": offset}
+    outcome = check_offsets_contiguous(world.lake, since=since)  # type: ignore[arg-type]
+    red(outcome, f"1 of {topic}-{partition} between {offset} and {offset}")
