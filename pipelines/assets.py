@@ -13,14 +13,15 @@ from pydantic import Field
 
 from pipelines import checks
 from pipelines.asset_checks import BATCH, BATCH_CHECKS, LAKE, results
+from pipelines.checks import CheckOutcome, RedCheckError
 from pipelines.describe import batch_metadata, report_metadata
 from pipelines.partitions import training_runs
 from pipelines.ready import snapshot_digest
 from pipelines.resources import HeadraceResource
 from pipelines.rooms import Rooms
 from schemas.errors import ConfigError, TrainingError
-from training.batch import next_step, seal
-from training.manifest import load_manifest
+from training.batch import Built, next_step, seal
+from training.manifest import Manifest, load_manifest
 from training.spec import BatchSpec
 
 GROUP = "headrace"
@@ -48,19 +49,39 @@ def config_of(spec: BatchSpec) -> dict[str, Any]:
 
 @dg.asset(key=BATCH, group_name=GROUP, partitions_def=training_runs, deps=[trajectory_lake], check_specs=BATCH_CHECKS,
           kinds={"arrow"})
-def training_batch(context: dg.AssetExecutionContext, config: BatchConfig,
-                   headrace: HeadraceResource) -> dg.MaterializeResult:  # type: ignore[type-arg]
-    """The next batch of a training run: sealed once, named in the log, the same bytes whenever it is built again."""
+def training_batch(context: dg.AssetExecutionContext, config: BatchConfig, headrace: HeadraceResource):  # type: ignore[no-untyped-def]
+    """The next batch of a training run: sealed once, named in the log, the same bytes whenever it is built again.
+
+    A batch with a red check is not sealed, so no learner sees it.
+    """
     rooms, run_id = headrace.open(), context.partition_key
-    sealed = seal(run_id, _spec(config, run_id, rooms), lake=rooms.lake, artifacts=rooms.artifacts, log=rooms.log)
+    outcomes: list[CheckOutcome] = []
+
+    def inspect(built: Built) -> None:
+        outcomes.extend(inspected(built.manifest, built.batch, rooms))
+        red = [(outcome.name, outcome.found) for outcome in outcomes if not outcome.passed]
+        if red:
+            raise RedCheckError(run_id, red)
+
+    try:
+        sealed = seal(run_id, _spec(config, run_id, rooms), lake=rooms.lake, artifacts=rooms.artifacts, log=rooms.log,
+                      inspect=inspect)
+    except RedCheckError:
+        yield from results(outcomes, BATCH)
+        raise
     if sealed is None:
         raise NothingToSealError("no complete batch is in the lake yet", where=f"run {run_id}",
                                  hint="`headrace status` shows what is pending")
     manifest = load_manifest(sealed.manifest.digest, rooms.artifacts)
-    outcomes = [checks.check_staleness(manifest, rooms.artifacts), checks.check_batch_accounts(rooms.lake, manifest)]
-    version = f"{snapshot_digest(sealed.snapshot)}-{sealed.sha256.removeprefix('sha256:')[:16]}"
-    return dg.MaterializeResult(metadata=batch_metadata(sealed, manifest), data_version=dg.DataVersion(version),
-                                check_results=results(outcomes, BATCH))
+    if not outcomes:  # It was sealed before.
+        outcomes = inspected(manifest, rooms.artifacts.get(manifest.batch.digest), rooms)
+    yield dg.MaterializeResult(
+        metadata=batch_metadata(sealed, manifest), check_results=results(outcomes, BATCH), data_version=dg.DataVersion(
+            f"{snapshot_digest(sealed.snapshot)}-{sealed.sha256.removeprefix('sha256:')[:16]}"))
+
+
+def inspected(manifest: Manifest, batch: bytes, rooms: Rooms) -> list[CheckOutcome]:
+    return [checks.check_staleness(manifest, batch), checks.check_batch_accounts(rooms.lake, manifest)]
 
 
 def _spec(config: BatchConfig, run_id: str, rooms: Rooms) -> BatchSpec:

@@ -8,15 +8,14 @@ checked then, so the cost of a check does not grow with the lake. `headrace lake
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from artifacts.store import ArtifactStore
 from lake.snapshot import parse_snapshot
 from schemas.enums import Disposition
-from schemas.errors import HeadraceError, NotFoundError
+from schemas.errors import HeadraceError, NotFoundError, TrainingError
 from training.accounts import close_books
 from training.batch_file import decode_batch
 from training.manifest import Manifest
@@ -28,6 +27,17 @@ Snapshot = Mapping[str, int]
 INFRA_FAILURE_LIMIT = 0.2
 """Largest share of an interval's episodes that infrastructure may have ended: beyond it, what is left is no sample."""
 _SHOWN = 5
+
+
+class RedCheckError(TrainingError):
+    """A blocking check failed: nothing is sealed."""
+
+    code = "check"
+
+    def __init__(self, run_id: str, red: Sequence[tuple[str, str]]) -> None:
+        told = "; ".join(f"`{name}`: {found}" for name, found in red)
+        super().__init__(f"{'check' if len(red) == 1 else 'checks'} failed, {told}", where=f"run {run_id}",
+                         hint="`headrace lake verify` audits the whole lake")
 
 
 class CheckOutcome(msgspec.Struct, frozen=True, kw_only=True):
@@ -161,13 +171,13 @@ def check_accounts_closed(lake: Lake, run_id: str | None = None) -> CheckOutcome
                         found=f"{counts.total()} episodes requested, each with one disposition")
 
 
-def check_staleness(manifest: Manifest, artifacts: ArtifactStore) -> CheckOutcome:
+def check_staleness(manifest: Manifest, batch: bytes) -> CheckOutcome:
     """No token that will be trained on was sampled by a version too far behind, or ahead, of the one being trained.
 
     Looks at the tokens in the file, not at what the selection thought of their episodes.
     """
     oldest, newest, tokens = manifest.version, manifest.version, 0
-    for sequence in decode_batch(artifacts.get(manifest.batch.digest)):
+    for sequence in decode_batch(batch):
         versions = sequence.versions[sequence.trained]
         versions = versions[versions >= 0]
         if len(versions):

@@ -12,6 +12,7 @@ from typing import Any
 import dagster as dg
 
 from pipelines.assets import NothingToSealError, config_of
+from pipelines.checks import RedCheckError
 from pipelines.definitions import definitions
 from pipelines.describe import sealed_of
 from pipelines.instance import PROCESS_TAG, open_instance, process_tag
@@ -19,7 +20,6 @@ from pipelines.jobs import report_run, seal_batch
 from pipelines.logs import LOG_FILE, close_logs
 from pipelines.partitions import PARTITIONS
 from pipelines.resources import resource_for
-from schemas.errors import TrainingError
 from schemas.events import BatchSealed
 from schemas.settings import Settings
 from training.spec import BatchSpec
@@ -70,9 +70,7 @@ class Runner:
         found = [entry.dagster_event.asset_check_evaluation_data for entry in logs if entry.dagster_event]
         red = [check for check in found if not check.passed]
         if red:
-            told = "; ".join(f"`{check.check_name}`: {check.description}" for check in red)
-            raise TrainingError(f"{'check' if len(red) == 1 else 'checks'} failed, {told}", where=f"run {run_id}",
-                                hint="`headrace lake verify` audits the whole lake") from None
+            raise RedCheckError(run_id, [(check.check_name, check.description or "") for check in red]) from None
 
 
 _runners: dict[Settings, Runner] = {}
@@ -92,7 +90,7 @@ def close_runners() -> None:
 def materialize_batch(settings: Settings, run_id: str, spec: BatchSpec) -> BatchSealed | None:
     """Seal the run's next batch behind all blocking checks; None while the lake does not hold enough for it.
 
-    Raises TrainingError naming each check that failed and what it found.
+    Raises RedCheckError naming each check that failed and what it found; then nothing was sealed.
     """
     return runner_for(settings).seal(run_id, spec)
 

@@ -6,7 +6,7 @@ first one in the log counts, and step N+1 is built only on a snapshot that holds
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -55,8 +55,12 @@ class Entry(NamedTuple):
     advantage: float | None
 
 
-def seal(run_id: str, spec: BatchSpec, *, lake: Lake, artifacts: ArtifactStore, log: EventLog) -> BatchSealed | None:
-    """The batch of the run's next step, sealed now or before; None while the lake does not hold enough for it."""
+def seal(run_id: str, spec: BatchSpec, *, lake: Lake, artifacts: ArtifactStore, log: EventLog,
+         inspect: Callable[[Built], None] | None = None) -> BatchSealed | None:
+    """The batch of the run's next step, sealed now or before; None while the lake does not hold enough for it.
+
+    `inspect` sees a new batch before it is written anywhere; what it raises keeps it out of the log.
+    """
     snapshot = lake.snapshot()
     step, before = next_step(run_id, lake, artifacts, snapshot)
     sealed = _sealed_since(run_id, step, log, snapshot)
@@ -65,6 +69,8 @@ def seal(run_id: str, spec: BatchSpec, *, lake: Lake, artifacts: ArtifactStore, 
     built = build(run_id, step, spec, before, lake=lake, snapshot=snapshot)
     if built is None:
         return None
+    if inspect is not None:
+        inspect(built)
     artifacts.put(built.batch, BATCH_MEDIA_TYPE)
     manifest = artifacts.put(encode_manifest(built.manifest), MEDIA_TYPE)
     event = make_event(_sealed(built.manifest, manifest), subject=run_id, source=f"headrace/sealer/{run_id}",

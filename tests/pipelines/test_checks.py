@@ -37,6 +37,10 @@ def fill(world: Tampered) -> None:
     world.group("b", [0.25, 0.75])
 
 
+def staleness(world: Tampered, manifest: Manifest) -> CheckOutcome:
+    return check_staleness(manifest, world.artifacts.get(manifest.batch.digest))
+
+
 def red(outcome: CheckOutcome, *words: str) -> None:
     assert not outcome.passed
     assert all(word in outcome.found for word in words), outcome.found
@@ -50,7 +54,7 @@ def test_an_honest_lake_passes_every_check(world: Tampered) -> None:
     outcomes = [
         check_offsets_contiguous(lake), check_event_ids_unique(lake), check_reward_range(lake),
         check_infra_failure_rate(lake, RUN), check_accounts_closed(lake, RUN), check_accounts_closed(lake),
-        check_staleness(manifest, world.artifacts), check_batch_accounts(lake, manifest)]
+        staleness(world, manifest), check_batch_accounts(lake, manifest)]
     assert [outcome.name for outcome in outcomes if not outcome.passed] == []
     assert outcomes[0].metadata["offsets"] == sum(lake.snapshot().values())
     assert outcomes[4].metadata == {"pending": 6}
@@ -173,12 +177,12 @@ def test_an_episode_that_is_counted_twice_does_not_close(world: Tampered) -> Non
 def test_tokens_that_are_too_old_or_from_the_future_are_found(world: Tampered) -> None:
     fill(world)
     manifest = sealed_manifest(world)
-    old = check_staleness(msgspec.structs.replace(manifest, version=2), world.artifacts)
+    old = staleness(world, msgspec.structs.replace(manifest, version=2))
     red(old, "version 2 is trained on 12 tokens of versions 0 to 2", "1 behind may be")
-    assert check_staleness(msgspec.structs.replace(manifest, version=1), world.artifacts).passed
+    assert staleness(world, msgspec.structs.replace(manifest, version=1)).passed
     world.group("c", [1.0, 0.0], version=9)
     world.group("d", [1.0, 0.0], version=9)
-    red(check_staleness(sealed_manifest(world), world.artifacts), "version 1", "1 to 9")
+    red(staleness(world, sealed_manifest(world)), "version 1", "1 to 9")
 
 
 def test_a_batch_that_miscounts_is_found(world: Tampered) -> None:
