@@ -164,3 +164,12 @@ def test_any_text_survives_and_no_text_poses_as_a_mark() -> None:
         assert min(ids) >= 5
     assert all(len(tokenizer.encode(str(number))) == 1 for number in range(100))
     assert tokenizer.size == 512
+
+
+def test_weights_saved_by_transformers_are_read_back(tmp_path: Path) -> None:
+    from transformers import LlamaForCausalLM
+
+    directory = random_model(tmp_path / "model", 0)
+    LlamaForCausalLM.from_pretrained(directory).save_pretrained(tmp_path / "saved")
+    ids = torch.tensor([[5, 6, 7]])
+    assert torch.equal(load_llama(tmp_path / "saved").every_logit(ids), load_llama(directory).every_logit(ids))
