@@ -17,6 +17,7 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any
 
+from schemas.errors import TaskError
 from schemas.events import Limits
 from schemas.ids import stable_id
 from tasks.task import Task
@@ -102,6 +103,8 @@ def _box(rng: random.Random) -> Instance:
         [f"calc {volume}/{width}/{depth}", f"box {width} {depth} {height} {out}", "done"])
 
 
+_MISSES = 10_000
+"""Draws of known tasks in a row after which a family counts as drawn dry."""
 _DRAW: dict[str, Callable[[random.Random], Instance]] = {"calc": _calc, "field": _field, "chain": _chain, "box": _box}
 
 
@@ -130,7 +133,12 @@ def heldout_tasks() -> list[Task]:
 
 def _different(rng: random.Random, count: int, heldout: bool) -> list[Task]:
     drawn: dict[str, Task] = {}
+    misses = 0
     while len(drawn) < count:
         task = tool_task(FAMILIES[len(drawn) % len(FAMILIES)], rng, heldout)
+        misses = misses + 1 if task.task_id in drawn else 0
+        if misses > _MISSES:
+            raise TaskError("a family has not so many different tasks", where=f"family {task.hidden['family']}",
+                            value=count, hint="ask for fewer at once: further steps draw again")
         drawn.setdefault(task.task_id, task)
     return list(drawn.values())

@@ -18,7 +18,7 @@ from tasks.tools import training_tasks
 from training.initial import initial_model
 from training.spec import BatchSpec
 
-_EPISODES = 4000
+_EPISODES, _DRAWN = 4000, 80
 _POLICY = "scripted:experts"
 
 
@@ -44,12 +44,16 @@ def make_base(rooms: Rooms, plan: Plan, screen: Screen) -> Path:
 
 
 def _request(rooms: Rooms, plan: Plan) -> list[str]:
-    tasks = training_tasks(plan.seed + 1_000_000, 0, _EPISODES)
-    registered = register_tasks(rooms.log, rooms.artifacts, tasks)
-    requests = request_episodes(
-        rooms.log, registered, run_id=plan.base_run_id, policy=_POLICY, purpose="train", group_key="base"
-    )
-    return [request.episode_id for request in requests]
+    ids: list[str] = []
+    for draw in range(_EPISODES // _DRAWN):
+        registered = register_tasks(rooms.log, rooms.artifacts, training_tasks(plan.seed, draw, _DRAWN))
+        ids += [
+            request.episode_id
+            for request in request_episodes(
+                rooms.log, registered, run_id=plan.base_run_id, policy=_POLICY, group_key=f"base-{draw}"
+            )
+        ]
+    return ids
 
 
 def _seal(rooms: Rooms, plan: Plan, watch: Watch) -> None:

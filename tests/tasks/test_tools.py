@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from schemas.errors import TaskError
 from tasks import toolbox_path
 from tasks.task import Task
 from tasks.tools import FAMILIES, heldout_tasks, tool_task, training_tasks
@@ -108,3 +109,8 @@ def test_training_tasks_repeat_for_the_same_seed_and_step() -> None:
     assert training_tasks(1, 4, 16) == training_tasks(1, 4, 16)
     assert training_tasks(1, 4, 16) != training_tasks(1, 5, 16)
     assert len({task.task_id for task in training_tasks(1, 4, 64)}) == 64
+
+
+def test_a_family_drawn_dry_is_an_error_and_not_an_endless_search() -> None:
+    with pytest.raises(TaskError, match="not so many different tasks"):
+        training_tasks(seed=0, step=0, count=20_000)
