@@ -72,6 +72,16 @@ def _own_v1(controller: str, root: str) -> str:
     return ""
 
 
+def by_descriptor(parents: Parents) -> Parents:
+    """The same folders by open descriptors: they stay reachable when nothing is mounted over /sys any more."""
+
+    def held(path: str) -> str:
+        return f"/proc/self/fd/{os.open(path, os.O_RDONLY | os.O_DIRECTORY)}"
+
+    memory = held(parents.memory)
+    return Parents(parents.version, memory, memory if parents.pids == parents.memory else held(parents.pids))
+
+
 def make(parents: Parents, name: str, memory_mb: int, pids: int) -> None:
     memory, processes = f"{parents.memory}/{name}", f"{parents.pids}/{name}"
     os.mkdir(memory)

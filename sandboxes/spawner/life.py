@@ -48,7 +48,9 @@ class Life:
 
     def __init__(self, name: str, channel: socket.socket, spec: dict[str, Any], host: Host) -> None:
         self.name, self.channel, self.spec, self.host = name, channel, spec, host
-        self.folder = f"{host.stage}/lives/{name}"
+        self.folder = f"{host.stage}/life"
+        """Where this sandbox's layers are, in its own mount namespace; other namespaces have nothing there."""
+        self.namespace = self.workspace = -1
         self.expires = time.monotonic() + float(spec["lease_s"])
         self.waiting = ""
         self.outer_pid = 0
@@ -58,9 +60,9 @@ class Life:
         self.error_end = -1
 
     def prepare(self) -> None:
-        """The fresh upper layer over the lower one, read-only mounts, and the cgroup."""
+        """Fresh upper layer over the lower one, read-only mounts, all in the namespace that we are in; the cgroup."""
         host, spec = self.host, self.spec
-        os.mkdir(self.folder)
+        self.namespace = mounts.current_namespace()
         if host.layer_on_disk:
             os.makedirs(f"{host.state}/lives/{self.name}")
             mounts.bind(f"{host.state}/lives/{self.name}", self.folder)
@@ -76,6 +78,7 @@ class Life:
         os.mkdir(f"{self.folder}/workspace")
         mounts.mount_overlay(lower, f"{self.folder}/upper", f"{self.folder}/work", f"{self.folder}/workspace",
                              host.unprivileged)
+        self.workspace = os.open(f"{self.folder}/workspace", os.O_RDONLY | os.O_DIRECTORY)
         for number, (_, source, copied) in enumerate(spec["readonly"]):
             mounts.bring(source, f"{self.folder}/readonly-{number}", copied)
         if host.parents:
@@ -194,12 +197,10 @@ class Life:
             return ""
 
     def dispose(self) -> None:
-        """Everything goes: one detach takes the layer and all that is mounted on it."""
+        """Everything goes: the namespace, with no process and no descriptor to hold it, takes the mounts with it."""
         self.close_ends()
-        if self.info >= 0:
-            os.close(self.info)
-        mounts.detach(self.folder)
-        with contextlib.suppress(OSError):
-            os.rmdir(self.folder)
+        for descriptor in (self.info, self.workspace, self.namespace):
+            if descriptor >= 0:
+                os.close(descriptor)
         if self.host.parents:
             cgroups.remove(self.host.parents, self.name)

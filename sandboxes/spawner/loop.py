@@ -29,14 +29,14 @@ def main() -> None:
         return
     main_socket = socket.socket(fileno=os.dup(0))
     null = _reserve_descriptors()
+    parents = cgroups.make_parents(setup["token"])
     try:
-        host = _enter(setup, null)
+        host = _enter(setup, parents, null)
     except OSError as wrong:
         wire.send(main_socket, {"error": str(wrong)})
         return
-    parents = host.parents._asdict() if host.parents else None
-    wire.send(main_socket, {"user": host.user, "group": host.group, "unprivileged": host.unprivileged,
-                            "cgroups": parents, "layer_on_disk": host.layer_on_disk})
+    wire.send(main_socket, {"user": host.user, "group": host.group, "layer_on_disk": host.layer_on_disk,
+                            "cgroups": parents._asdict() if parents else None})
     _Loop(host, main_socket, watch).run()
 
 
@@ -48,14 +48,14 @@ def _reserve_descriptors() -> int:
     return null
 
 
-def _enter(setup: dict[str, Any], null: int) -> Host:
-    parents = cgroups.make_parents(setup["token"])
+def _enter(setup: dict[str, Any], parents: cgroups.Parents | None, null: int) -> Host:
     unprivileged = mounts.enter_namespace()
     os.umask(0o022)
     if not unprivileged:
         os.setgroups([])
+    held = cgroups.by_descriptor(parents) if parents else None
     stage = mounts.make_stage()
-    os.mkdir(f"{stage}/lives")
+    os.mkdir(f"{stage}/life")
     mounts.make_etc(f"{stage}/etc")
     os.mkdir(f"{stage}/etc/headrace")
     mounts.copy_agent(f"{stage}/etc/headrace/sh")
@@ -67,7 +67,7 @@ def _enter(setup: dict[str, Any], null: int) -> Host:
     if source:
         mounts.bind(source, f"{stage}/base")
     return Host(bwrap=setup["bwrap"], stage=stage, state=setup["state"], unprivileged=unprivileged,
-                layer_on_disk=not mounts.layer_keeps_marks(f"{stage}/lives", unprivileged), parents=parents,
+                layer_on_disk=not mounts.layer_keeps_marks(f"{stage}/life", unprivileged), parents=held,
                 python=target, seccomp=_memory_file(bytes.fromhex(setup["seccomp"])), null=null)
 
 
@@ -83,7 +83,7 @@ def _memory_file(data: bytes) -> int:
 class _Loop:
     def __init__(self, host: Host, main_socket: socket.socket, watch: int) -> None:
         self.host, self.main = host, main_socket
-        self.watch = watch
+        self.watch, self.home = watch, mounts.current_namespace()
         self.poll = select.epoll()
         self.calls: dict[int, Callable[[], None]] = {}
         self.lives: set[Life] = set()
@@ -134,8 +134,19 @@ class _Loop:
             self._end(life)
 
     def _begin(self, life: Life) -> None:
-        life.prepare()
-        self._start(life)
+        mounts.split_off()
+        try:
+            life.prepare()
+            self._start(life)
+        finally:
+            mounts.go_to(self.home)
+
+    def _start_again(self, life: Life) -> None:
+        mounts.go_to(life.namespace)
+        try:
+            self._start(life)
+        finally:
+            mounts.go_to(self.home)
 
     def _start(self, life: Life) -> None:
         life.spawn()
@@ -149,10 +160,8 @@ class _Loop:
         self._forget(life.info)
         if not life.adopt():
             return  # its end will tell
-        workspace = os.open(f"{life.folder}/workspace", os.O_RDONLY | os.O_DIRECTORY)
         life.waiting = ""
-        life.reply({"started": True}, [*life.ends, workspace])
-        os.close(workspace)
+        life.reply({"started": True}, [*life.ends, life.workspace])
         life.close_ends()
 
     def exited(self, life: Life) -> None:
@@ -173,7 +182,7 @@ class _Loop:
         message, _ = wire.receive(life.channel)
         wanted = message["do"] if message else "close"
         if wanted == "start":
-            self._start(life)
+            self._start_again(life)
         elif wanted == "close":
             self._end(life)
         elif life.outer >= 0:
@@ -214,8 +223,6 @@ class _Loop:
             self._turn(0.1)
         for life in list(self.lives):
             self._dispose(life)
-        if self.host.parents:
-            cgroups.remove(self.host.parents, "")
 
 
 def run() -> None:

@@ -48,16 +48,14 @@ def test_a_bubblewrap_that_fails_says_why(tmp_path: Path, artifacts: DirectorySt
                                           monkeypatch: pytest.MonkeyPatch) -> None:
     if why := probe("bubblewrap"):
         require_real("bubblewrap", why)
-    tmp_path.chmod(0o755)
-    broken = tmp_path / "bwrap"
-    broken.write_text("#!/bin/sh\necho 'bwrap: No permissions to create new namespace' >&2\nexit 1\n")
-    broken.chmod(0o755)
-    for parent in tmp_path.parents:
-        if parent.stat().st_uid == os.geteuid() and parent != Path("/"):
-            parent.chmod(parent.stat().st_mode | 0o005)
-    monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(UnavailableError, match="No permissions to create new namespace"):
-        opened(tmp_path / "home", artifacts, "bubblewrap")
+    with tempfile.TemporaryDirectory() as folder:  # where another user can reach it
+        Path(folder).chmod(0o755)
+        broken = Path(folder, "bwrap")
+        broken.write_text("#!/bin/sh\necho 'bwrap: No permissions to create new namespace' >&2\nexit 1\n")
+        broken.chmod(0o755)
+        monkeypatch.setenv("PATH", folder)
+        with pytest.raises(UnavailableError, match="No permissions to create new namespace"):
+            opened(tmp_path / "home", artifacts, "bubblewrap")
     assert list((tmp_path / "home" / "sandboxes").iterdir()) == []
 
 
