@@ -1,7 +1,8 @@
 """A policy in process: a directory of Llama-family weights, sampled in batches by a thread of its own.
 
 Published versions are offered as directories and read when first asked for. A turn is sampled from one version from
-its first token to its last; turns of different versions may run side by side.
+its first token to its last; turns of different versions may run side by side. What is wrong with a turn is a
+PolicyError; weights that cannot be read and sampling that broke are UnavailableErrors, no fault of the policy.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import torch
 from producers.policies.batch import Batch, Row
 from producers.policies.llama import load_llama, read_config
 from producers.policies.tokenizer import Tokenizer
-from schemas.errors import HeadraceError, PolicyError
+from schemas.errors import PolicyError, UnavailableError
 from schemas.policy import Generation, TurnRequest
 
 KEPT_VERSIONS = 2
@@ -75,9 +76,9 @@ class LocalPolicy:
         with self._changed:
             version = max(self._versions) if request.version is None else request.version
             if version not in self._versions:
-                raise PolicyError("weights of this version were not published", where=self.name, value=version)
+                raise UnavailableError("weights of this version were not published", where=self.name, value=version)
             if self._closed:
-                raise PolicyError("policy is closed", where=self.name)
+                raise UnavailableError("policy is closed", where=self.name)
             self._waiting.append((version, row))
             self._changed.notify()
         return row, version
@@ -103,7 +104,7 @@ class LocalPolicy:
             while not self._waiting and not self._closed and not any(batch.rows for batch in self._batches.values()):
                 self._changed.wait()
             if self._closed:
-                self._end_all(PolicyError("policy is closed", where=self.name))
+                self._end_all(UnavailableError("policy is closed", where=self.name))
                 return None
             joining: dict[int, list[Row]] = {}
             while self._waiting:
@@ -124,8 +125,7 @@ class LocalPolicy:
             left = self._batches[version].step() if joining is None else self._batch(version).join(joining)
         except Exception as wrong:
             broken = self._batches.pop(version, None)
-            error = wrong if isinstance(wrong, HeadraceError) else PolicyError(
-                f"sampling failed ({wrong})", where=f"{self.name}, version {version}")
+            error = UnavailableError(f"the policy cannot sample: {wrong}", where=f"{self.name}, version {version}")
             for row in {*(joining or []), *(broken.rows if broken else [])}:
                 row.future.set_exception(error)
             return

@@ -15,7 +15,7 @@ from producers.policies.llama import Cache, load_llama
 from producers.policies.local import LocalPolicy
 from producers.policies.sampling import sample
 from producers.policies.tokenizer import Tokenizer, train_tokenizer
-from schemas.errors import PolicyError
+from schemas.errors import PolicyError, UnavailableError
 from schemas.events import Sampling
 from schemas.policy import Generation, TurnRequest
 from tests.producers.models import random_model
@@ -106,7 +106,7 @@ def test_each_turn_is_sampled_from_one_version_and_says_which(tmp_path: Path) ->
         first = await policy.generate(request(context))
         policy.offer(4, newer)
         mixed = await asyncio.gather(*(policy.generate(request(context, version=version)) for version in (None, 0, 4)))
-        with pytest.raises(PolicyError, match="not published"):
+        with pytest.raises(UnavailableError, match="not published"):
             await policy.generate(request(context, version=7))
         return [first, *mixed]
 
@@ -133,7 +133,7 @@ def test_broken_weights_fail_the_turn_and_not_the_policy(tmp_path: Path) -> None
 
     async def use(policy: LocalPolicy) -> list[Generation]:
         policy.offer(1, broken)
-        with pytest.raises(PolicyError, match="weights cannot be read"):
+        with pytest.raises(UnavailableError, match="weights cannot be read"):
             await policy.generate(request([5, 6, 7], version=1))
         return [await policy.generate(request([5, 6, 7], version=0))]
 

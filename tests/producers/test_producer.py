@@ -139,6 +139,14 @@ def test_weights_that_never_come_are_infrastructures_failure(
     assert finished.submission is None
 
 
+def test_weights_that_cannot_be_read_are_infrastructures_failure(world: World, tmp_path: Path) -> None:
+    directory = random_model(tmp_path / "base", 0)
+    (directory / "model.safetensors").write_bytes(b"damaged")
+    world.request(training_tasks(0, 0, 1), f"transformers:{directory}", sampling=SHORT)
+    (finished,) = world.produce()
+    assert (finished.termination, finished.failure_kind, finished.submission) == ("infra_failure", "unavailable", None)
+
+
 def test_an_unknown_policy_is_infrastructures_failure(world: World) -> None:
     world.request(training_tasks(0, 0, 1), "magic")
     (finished,) = world.produce()
