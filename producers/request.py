@@ -7,6 +7,7 @@ follow from (run, group key, task, sample), so a program that was interrupted as
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 
 from artifacts.store import ArtifactStore
 from eventlog.log import EventLog
@@ -18,13 +19,15 @@ from schemas.topics import REQUESTS, TASKS
 from tasks.task import Task, store_task
 
 SOURCE = "requests"
+_WRITERS = 16
 _CHUNK = 1000
 """Events in one append."""
 
 
 def register_tasks(log: EventLog, artifacts: ArtifactStore, tasks: Iterable[Task]) -> list[TaskRegistered]:
     """Store the specs and make the tasks known; returns when both are durable."""
-    registered = [store_task(task, artifacts) for task in tasks]
+    with ThreadPoolExecutor(_WRITERS) as pool:  # Syncs of many threads share a commit of the file system's journal.
+        registered = list(pool.map(lambda task: store_task(task, artifacts), tasks))
     _append(log, TASKS, [
         _event(payload, payload.task_id, stable_id("task", payload.set, payload.digest), payload.at)
         for payload in registered])
