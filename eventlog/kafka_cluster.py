@@ -230,8 +230,11 @@ def told_as(wrong: Exception, where: str) -> HeadraceError:
         case kafka.errors.AuthorizationError():
             return LogError("Kafka does not allow this", where=where, value=reason[:200],
                             hint="give the user read, write, create and describe on the topics and groups")
-        case (kafka.errors.KafkaTimeoutError() | kafka.errors.KafkaConnectionError()
-              | kafka.errors.NoBrokersAvailable() | kafka.errors.NodeNotReadyError()):
+        case (kafka.errors.OutOfOrderSequenceNumberError() | kafka.errors.UnknownProducerIdError()
+              | kafka.errors.InvalidProducerEpochError()):  # After an absence; the client has numbered itself anew.
+            return UnavailableError(f"Kafka broker lost track of this producer ({reason[:200]})", where=where,
+                                    hint="append the same events again: readers drop what is there twice")
+        case kafka.errors.RetriableError():
             return UnavailableError(f"Kafka broker does not answer ({reason[:200]})", where=where, hint=_HINT)
     return LogError(f"Kafka failed ({reason[:300]})", where=where)
 

@@ -81,6 +81,7 @@ class KafkaSubscription:
         deadline = time.monotonic() + timeout_s
         try:
             while True:
+                self._finish_join()
                 left = max(0.0, deadline - time.monotonic())
                 found = self._consumer.poll(timeout_ms=int(1000 * min(left, _SLICE_S)), max_records=max_records)
                 self._refuse_fenced()
@@ -146,11 +147,13 @@ class KafkaSubscription:
                 "partition_assignment_strategy": (RangePartitionAssignor,), "group_instance_id": self._member}
         try:
             consumer = kafka.KafkaConsumer(**settings)
+            listener = _Rebalances(consumer)
+            if self._group is not None:
+                consumer.subscribe(self._topics, listener=listener)
+                for topic in self._topics:  # Known before we join: else the first assignment would be empty.
+                    consumer.partitions_for_topic(topic)
         except kafka.errors.KafkaError as wrong:
             raise self._told(wrong) from None
-        listener = _Rebalances(consumer)
-        if self._group is not None:
-            consumer.subscribe(self._topics, listener=listener)
         return listener, consumer
 
     def _shut(self) -> None:
@@ -224,6 +227,12 @@ class KafkaSubscription:
             topic, partition, offset = records[-1].position
             self._positions[topic, partition] = offset + 1
         return records
+
+    def _finish_join(self) -> None:
+        """A join that outlives a poll, begun for new metadata, is never completed by the client unless asked again."""
+        coordinator = self._consumer._coordinator
+        if self._group is not None and coordinator.rejoining and not coordinator.rejoin_needed:
+            coordinator.request_rejoin()
 
     def _refuse_fenced(self) -> None:
         """A static member whose name another process took: the client stops its heartbeat and reads on in silence."""

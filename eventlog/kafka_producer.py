@@ -16,7 +16,7 @@ import kafka.errors
 
 from eventlog.kafka_cluster import MESSAGE_BYTES, Cluster, told_as
 from schemas.envelope import Event, Position, to_headers
-from schemas.errors import LogError, UnavailableError
+from schemas.errors import HeadraceError, LogError, LogRecreatedError, UnavailableError
 from schemas.topics import TOPICS, partition_for
 
 BUFFER_BYTES, BUFFER_EVENTS = 64 << 20, 50_000
@@ -29,12 +29,12 @@ _METADATA_MS = 5_000
 class Pending:
     """One append under way."""
 
-    def __init__(self, appender: Appender, count: int, size: int) -> None:
+    def __init__(self, appender: Appender, topic: str, count: int, size: int) -> None:
         self.future: Future[list[Position]] = Future()
         # An append is never withdrawn: a cancelled waiter must not leave it unknown whether the event was written.
         self.future.set_running_or_notify_cancel()
         self.count, self.size = count, size
-        self._appender = appender
+        self._appender, self._topic = appender, topic
         self._positions: list[Position | None] = [None] * count
         self._left = count
         self._failure: Exception | None = None
@@ -44,7 +44,7 @@ class Pending:
         self._one_less()
 
     def failed(self, failure: Exception) -> None:
-        self._failure = self._failure or failure
+        self._failure = self._failure or self._appender.deeper(failure, self._topic)
         self._one_less()
 
     def _one_less(self) -> None:
@@ -87,7 +87,7 @@ class Appender:
         return producer
 
     def append(self, topic: str, partitions: int, events: Sequence[Event], size: int) -> Future[list[Position]]:
-        pending = Pending(self, len(events), size)
+        pending = Pending(self, topic, len(events), size)
         self._admit(pending)
         for index, event in enumerate(events):
             try:
@@ -107,6 +107,13 @@ class Appender:
             self._bytes -= pending.size
             self._events -= pending.count
             self.changed.notify_all()
+
+    def deeper(self, failure: Exception, topic: str) -> Exception:
+        """On the client's thread, so without asking anyone: a topic that the client no longer knows is gone."""
+        if not isinstance(failure, HeadraceError) and self._producer._metadata.partitions_for_topic(topic) is None:
+            return LogRecreatedError(f"topic `{topic}` was deleted", where=self.setting,
+                                     hint="open the log again; it says what became of the cluster")
+        return failure
 
     def close(self) -> None:
         """Wait for what is under way, as long as a delivery may take, then stop."""

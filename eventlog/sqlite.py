@@ -26,7 +26,8 @@ class SqliteLog:
     """An EventLog. Partition counts are those the file was made with; `partitions` counts only for a new one."""
 
     def __init__(self, path: Path, partitions: int, lease_s: float = LEASE_S) -> None:
-        self._path, self._lease_s = path, lease_s
+        # Absolute, so that a change of the working folder does not move the log under its later connections.
+        self._path, self._lease_s = path, lease_s = path.absolute(), lease_s
         self._subscriptions: list[SqliteSubscription] = []
         prepare(path, partitions)
         self._reader = connect(path, read_only=True)

@@ -12,6 +12,7 @@ import contextlib
 import fcntl
 import os
 import random
+import re
 import time
 import uuid
 from collections.abc import Iterator
@@ -101,7 +102,7 @@ def connect(path: Path, *, read_only: bool = False, busy_s: float = BUSY_S) -> a
 
 
 def check(connection: apsw.Connection, path: Path) -> None:
-    """Once per opened log: is it ours, of this release, and whole?"""
+    """Once per opened log: is it ours, and of a release that we can read?"""
     with told(path):
         application, form = (connection.pragma(name) for name in ("application_id", "user_version"))
         if application != APPLICATION_ID:
@@ -109,11 +110,6 @@ def check(connection: apsw.Connection, path: Path) -> None:
         if form > FORMAT:
             raise LogError("log was written by a newer release", where=str(path), value=f"format {form}",
                            hint=f"this release reads format {FORMAT}: upgrade it, or choose another --home")
-        log_bytes = os.stat(f"{path}-wal").st_size if os.path.exists(f"{path}-wal") else 0
-        wanted, there = connection.pragma("page_count") * connection.pragma("page_size"), path.stat().st_size
-        if log_bytes == 0 and there < wanted:
-            raise LogError("log file was cut short", where=str(path), value=f"{there} of {wanted} bytes",
-                           hint=_restore_hint(path))
 
 
 def told_as(wrong: apsw.Error, path: Path) -> HeadraceError:
@@ -151,7 +147,7 @@ def file_system_of(path: str, mounts: str) -> str:
         fields = before.split(" ")
         if len(fields) < 5 or not after:
             continue
-        point = fields[4].encode().decode("unicode_escape").encode("latin-1").decode("utf-8", "replace")
+        point = re.sub(r"\\([0-7]{3})", lambda octal: chr(int(octal[1], 8)), fields[4])
         if (path == point or path.startswith(point.rstrip("/") + "/")) and len(point) >= longest:
             found, longest = after.split(" ")[0], len(point)
     return found

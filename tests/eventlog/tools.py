@@ -65,7 +65,9 @@ from schemas.settings import Settings
 from tests.eventlog.tools import event
 settings = msgspec.json.decode(sys.argv[1], type=Settings)
 arguments = sys.argv[2:]
-def say(*words): print(*words, flush=True)
+def say(*words):
+    sys.stdout.write(" ".join(map(str, words)) + "\\n")
+    sys.stdout.flush()
 """
     command = [sys.executable, "-c", start + code, msgspec.json.encode(settings).decode(), *map(str, arguments)]
     environment = os.environ | {"PYTHONPATH": str(REPOSITORY)}
