@@ -12,7 +12,7 @@ import pytest
 
 from tests.conftest import REPOSITORY
 
-ROOMS = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["tool"]["setuptools"]["packages"]
+ROOMS = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["tool"]["importlinter"]["root_packages"]
 HEAVY = ("torch", "transformers", "pyarrow", "deltalake", "duckdb", "dagster", "kafka", "numpy")
 SCHEMAS = sorted(path.stem for path in (REPOSITORY / "schemas").glob("[a-z]*.py"))
 
