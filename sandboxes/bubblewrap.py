@@ -29,6 +29,7 @@ from schemas.ids import new_id
 
 CAPABILITIES = frozenset({"files", "network", "processes", "output_limit", "deadline", "snapshot", "workspace_limit",
                           "non_root", "readonly"})
+_DESCRIPTORS = 5
 _SIGKILLED = 128 + 9
 
 
@@ -53,12 +54,15 @@ class BubblewrapBackend:
         self.capabilities = CAPABILITIES | ({"memory", "pids", "oom"} if self._spawner.parents else set())
 
     def acquire(self, spec: SandboxSpec) -> BubblewrapSandbox:
-        lower = self.lowers.take(spec)
         try:
-            sandbox = self._start(spec, lower)
-        except BaseException:
-            self.lowers.release(lower)
-            raise
+            lower = self.lowers.take(spec)
+            try:
+                sandbox = self._start(spec, lower)
+            except BaseException:
+                self.lowers.release(lower)
+                raise
+        except OSError as wrong:
+            raise SandboxError(f"sandbox cannot be started: {wrong}", kind="sandbox_start") from None
         with self._lock:
             self._open.add(sandbox)
         return sandbox
@@ -153,6 +157,8 @@ class BubblewrapSandbox:
 
     def exec(self, argv: Sequence[str], *, deadline_s: float = 30.0, stdin: bytes = b"",
              environment: Mapping[str, str] | None = None, cwd: str | None = None) -> ExecResult:
+        if refusal := script.refusal(argv, cwd or "", environment or {}):
+            return refusal
         line = script.command(argv, cwd or "", environment or {}, bool(stdin))
         with self._busy:
             agent = self._living_agent()
@@ -190,6 +196,10 @@ class BubblewrapSandbox:
         self._backend.forget(self)
 
     def _boot(self, descriptors: list[int]) -> None:
+        if len(descriptors) != _DESCRIPTORS:
+            for descriptor in descriptors:
+                os.close(descriptor)
+            raise SandboxError("descriptors ran out", kind="sandbox_start", hint="raise `ulimit -n`")
         *ends, workspace = descriptors
         if self._workspace >= 0:
             os.close(self._workspace)

@@ -41,7 +41,8 @@ class Spawner:
         with theirs, (folder.path / "spawner.log").open("ab") as log:
             self.process = subprocess.Popen(
                 [sys.executable, *flags, "-c", _BOOT, json.dumps(setup), str(_ROOT)], stdin=theirs.fileno(),
-                stdout=subprocess.DEVNULL, stderr=log, pass_fds=(folder.lock,), env={"PATH": "/usr/bin:/bin"}, cwd="/")
+                stdout=subprocess.DEVNULL, stderr=log, pass_fds=(folder.lock,), env={"PATH": "/usr/bin:/bin"}, cwd="/",
+                start_new_session=True)  # Ctrl-C is for its owner
         self._main.settimeout(_START_S)
         hello = self._hello(folder)
         self._main.settimeout(None)

@@ -89,27 +89,31 @@ class ProcessSandbox:
 
     def exec(self, argv: Sequence[str], *, deadline_s: float = 30.0, stdin: bytes = b"",
              environment: Mapping[str, str] | None = None, cwd: str | None = None) -> ExecResult:
-        script.check(argv)
         self._open_folder()
+        if refusal := script.refusal(argv, cwd or "", environment or {}):
+            return refusal
         folder = self._host_path(os.path.join(INSIDE, cwd or ""))
         if not os.path.isdir(folder):
-            return _refused(126, f"{os.path.join(INSIDE, cwd or '')}: no such folder\n")
+            return script.refused(126, f"{os.path.join(INSIDE, cwd or '')}: no such folder\n")
         words = [self._host_path(word) for word in argv]
         variables = self._environment(environment or {})
         found = os.path.join(folder, words[0]) if "/" in words[0] else shutil.which(words[0], path=variables["PATH"])
         if found is None or not os.path.exists(found):
-            return _refused(127, f"{argv[0]}: command not found\n")
+            return script.refused(127, f"{argv[0]}: command not found\n")
         if os.path.isdir(found) or not os.access(found, os.X_OK):
-            return _refused(126, f"{argv[0]}: permission denied\n")
+            return script.refused(126, f"{argv[0]}: permission denied\n")
         odd = [f"{key}={value}" for key, value in variables.items() if not script.is_name(key)]
         if odd:  # the shell would drop them
             words = ["env", "--", *odd, *words]
         started = time.monotonic()
         with _stdin(stdin) as given:
             # The shell sets the limits: a hook between fork and exec is not safe in a process with threads.
-            process = subprocess.Popen(
-                ["/bin/sh", "-c", self._limits + 'exec "$@"', "sh", *words], stdin=given, stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE, cwd=folder, env=variables, process_group=0)
+            try:
+                process = subprocess.Popen(
+                    ["/bin/sh", "-c", self._limits + 'exec "$@"', "sh", *words], stdin=given, stdout=subprocess.PIPE,
+                    stderr=subprocess.PIPE, cwd=folder, env=variables, process_group=0)
+            except OSError as wrong:
+                return script.refused(126, f"{argv[0]}: {wrong.strerror}\n")
         with self._lock:
             self._group = process.pid
         return self._follow(process, started, deadline_s)
@@ -223,11 +227,6 @@ def _wait_for(process: subprocess.Popen[bytes], streams: tuple[Stream, Stream], 
         poll.poll(timeout_s * 1000)
     finally:
         os.close(descriptor)
-
-
-def _refused(code: int, message: str) -> ExecResult:
-    raw = message.encode(errors="surrogateescape")
-    return ExecResult(exit_code=code, stderr=raw, stderr_bytes=len(raw))
 
 
 def _warn_once() -> None:

@@ -11,9 +11,8 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 
-from sandboxes.sandbox import Limits
+from sandboxes.sandbox import ExecResult, Limits
 from sandboxes.workspace import INSIDE
-from schemas.errors import SandboxError
 
 READY = b"ready\n"
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
@@ -25,21 +24,25 @@ _NOT_FOUND = b"printf '%%s: command not found\\n' %s>&2;exit 127;};"
 
 
 def quote(text: str | bytes) -> bytes:
-    """One shell word. Raises SandboxError for a NUL, which no argument can hold."""
+    """One shell word. It must not hold a NUL byte: see `refusal`."""
     raw = os.fsencode(text)
     if _PLAIN.match(raw):
         return raw
-    if b"\0" in raw:
-        raise SandboxError("an argument cannot hold a NUL byte", kind="bad_command", value=text)
     return b"'" + raw.replace(b"'", b"'\\''") + b"'"
 
 
-def check(argv: Sequence[str]) -> None:
-    """Raises SandboxError for what no system could run."""
+def refusal(argv: Sequence[str], cwd: str, environment: Mapping[str, str]) -> ExecResult | None:
+    """The result of what no system could run. It is the caller's command that is wrong, not the sandbox."""
     if not argv or not argv[0]:
-        raise SandboxError("a command needs at least one word", kind="bad_command", value=list(argv))
-    if any("\0" in word for word in argv):
-        raise SandboxError("an argument cannot hold a NUL byte", kind="bad_command", value=list(argv))
+        return refused(127, "no command was given\n")
+    if any("\0" in word for word in (*argv, cwd, *environment, *environment.values())):
+        return refused(126, f"{argv[0]}: an argument cannot hold a NUL byte\n".replace("\0", "?"))
+    return None
+
+
+def refused(code: int, message: str) -> ExecResult:
+    raw = message.encode(errors="surrogateescape")
+    return ExecResult(exit_code=code, stderr=raw, stderr_bytes=len(raw))
 
 
 def is_name(text: str) -> bool:
@@ -68,7 +71,6 @@ def command(argv: Sequence[str], cwd: str, environment: Mapping[str, str], has_s
 
     Like a shell's: 127 for a command that is not found, 126 for one that cannot be run, 128 + n after signal n.
     """
-    check(argv)
     words = [quote(word) for word in argv]
     program, name = words[0], words[0]
     body = []

@@ -73,6 +73,11 @@ def test_no_mount_is_seen_by_the_host(bubblewrap: BubblewrapBackend) -> None:
     sandbox.close()
 
 
+def test_ctrl_c_does_not_reach_the_spawner(bubblewrap: BubblewrapBackend) -> None:
+    assert os.getpgid(bubblewrap.spawner_pid) != os.getpgid(0)
+    assert os.getsid(bubblewrap.spawner_pid) != os.getsid(0)
+
+
 def test_lower_layers_are_shared_and_bounded(bubblewrap: BubblewrapBackend, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sandboxes.lower.IDLE_KEPT", 3)
     folder = bubblewrap.folder.path / "lower"
