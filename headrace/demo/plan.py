@@ -11,7 +11,7 @@ from pathlib import Path
 import msgspec
 
 from schemas.errors import UserError
-from schemas.ids import new_id
+from schemas.ids import new_id, stable_id
 
 _FILE, _LOCK = "demo.json", "demo.lock"
 
@@ -51,7 +51,7 @@ def open_plan(
         steps=steps,
         from_scratch=from_scratch,
         shuffle_rewards=shuffle_rewards,
-        base_run_id=new_id() if from_scratch else "",
+        base_run_id=stable_id("demo", "base", seed) if from_scratch else "",
         eval_every=max(1, -(-steps // 4)),
     )
     _save(home, [plan, *plans])
