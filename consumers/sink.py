@@ -10,11 +10,14 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from contextlib import nullcontext
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from artifacts.store import ArtifactStore
 from consumers.columns import RowBuffer
 from consumers.folding import Folding
+from consumers.member import static_member
 from eventlog.log import EventLog, Subscription, TopicPartition
 from schemas.envelope import Record
 from schemas.errors import CommitConflictError, HeadraceError, LakeError, LogError
@@ -38,7 +41,8 @@ class Sink:
     """One writer of the lake. Several may run: partitions are shared, and the lake's commit settles every race."""
 
     def __init__(self, log: EventLog, lake: Lake, artifacts: ArtifactStore, settings: Settings, *,
-                 member: str = "sink") -> None:
+                 member: str | None = None) -> None:
+        """`member` names the static member of the group; by default a free one of this home and host."""
         self._log, self._lake, self._settings, self._member = log, lake, settings, member
         self._folding = Folding(artifacts)
         self._buffer = RowBuffer()
@@ -58,12 +62,14 @@ class Sink:
         self._lake.bind(self._log.identity)
         self._moved = True
         target = self._log.ends(TOPICS) if until_idle else None
-        subscription = self._log.subscribe(TOPICS, GROUP, "earliest", member=self._member,
-                                           on_assign=self._partitions_moved, on_revoke=self._partitions_moved)
-        try:
-            self._loop(subscription, stop, target)
-        finally:
-            subscription.close()
+        named = nullcontext(self._member) if self._member else static_member(Path(self._settings.home), GROUP)
+        with named as member:
+            subscription = self._log.subscribe(TOPICS, GROUP, "earliest", member=member,
+                                               on_assign=self._partitions_moved, on_revoke=self._partitions_moved)
+            try:
+                self._loop(subscription, stop, target)
+            finally:
+                subscription.close()
 
     def _loop(self, subscription: Subscription, stop: threading.Event, target: Positions | None) -> None:
         failures, flushes = 0, self.flushes

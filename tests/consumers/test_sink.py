@@ -45,8 +45,8 @@ def append(log: EventLog, told: list[tuple[str, Event]]) -> None:
         log.append(topic, [event]).result()
 
 
-def drain(log: EventLog, lake: Lake, artifacts: DirectoryStore, settings: Settings, member: str = "sink") -> Sink:
-    sink = Sink(log, lake, artifacts, settings, member=member)
+def drain(log: EventLog, lake: Lake, artifacts: DirectoryStore, settings: Settings) -> Sink:
+    sink = Sink(log, lake, artifacts, settings)
     sink.run(threading.Event(), until_idle=True)
     return sink
 
