@@ -64,8 +64,7 @@ class Engine:
                     "autoinstall_known_extensions": "false", "autoload_known_extensions": "false",
                     "python_enable_replacements": "false"})
                 folder = str(self._root).replace("'", "''")
-                for statement in ("SET GLOBAL TimeZone='UTC'", "SET GLOBAL parquet_metadata_cache=true",
-                                  f"SET GLOBAL allowed_directories=['{folder}/']",
+                for statement in ("SET GLOBAL TimeZone='UTC'", f"SET GLOBAL allowed_directories=['{folder}/']",
                                   "SET GLOBAL enable_external_access=false", "SET GLOBAL lock_configuration=true"):
                     self._database.execute(statement)
             return self._database
