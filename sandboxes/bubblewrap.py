@@ -190,9 +190,15 @@ class BubblewrapSandbox:
             if self._closed:
                 return
             self._closed = True
+            # The kernel takes the mounts apart when the last process ends: let no descriptor of ours delay it.
+            idle = self._busy.acquire(blocking=False)
+            if idle:
+                self._release()
+                self._busy.release()
             self._channel.close()
-        with self._busy:
-            self._release()
+        if not idle:
+            with self._busy:
+                self._release()
         self._backend.forget(self)
 
     def _boot(self, descriptors: list[int]) -> None:

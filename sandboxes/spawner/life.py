@@ -166,6 +166,13 @@ class Life:
             cgroups.join(self.host.parents, self.name, pid)
         return True
 
+    def let_go(self) -> None:
+        """Hold nothing of its mounts any longer: the kernel takes them apart when its last process ends."""
+        for descriptor in (self.workspace, self.namespace):
+            if descriptor >= 0:
+                os.close(descriptor)
+        self.workspace = self.namespace = -1
+
     def kill(self) -> None:
         """Kill process 1, and the kernel kills all others with it before it lets go of it."""
         if self.outer >= 0:
@@ -197,10 +204,10 @@ class Life:
             return ""
 
     def dispose(self) -> None:
-        """Everything goes: the namespace, with no process and no descriptor to hold it, takes the mounts with it."""
+        """Everything goes: a namespace that no process and no descriptor holds takes its mounts with it."""
         self.close_ends()
-        for descriptor in (self.info, self.workspace, self.namespace):
-            if descriptor >= 0:
-                os.close(descriptor)
+        self.let_go()
+        if self.info >= 0:
+            os.close(self.info)
         if self.host.parents:
             cgroups.remove(self.host.parents, self.name)

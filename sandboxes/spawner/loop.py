@@ -197,6 +197,7 @@ class _Loop:
             return
         self._forget(life.channel.fileno())
         life.waiting = "close"
+        life.let_go()
         if life.outer >= 0:
             life.kill()
         else:

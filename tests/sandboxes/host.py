@@ -48,7 +48,8 @@ def mounts_of(pid: int | str = "self") -> list[str]:
 
 
 def cgroups_of(token: str) -> list[Path]:
-    return sorted(CGROUPS.glob(f"**/headrace-{token}/**/"))
+    # Other cgroups come and go meanwhile, which `os.walk` does not mind.
+    return sorted(Path(folder) for folder, _, _ in os.walk(CGROUPS) if f"headrace-{token}" in folder)
 
 
 def descriptors_of(pid: int | str = "self") -> int:
