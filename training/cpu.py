@@ -7,6 +7,7 @@ nothing is mapped and the same code runs on it.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -46,6 +47,7 @@ def _is_cuda(device: object) -> bool:
 def cuda_on_cpu() -> Iterator[torch.device]:
     """The device to work on. Maps CUDA to the CPU inside the block, but only where no GPU is there."""
     if torch.cuda.is_available():
+        torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", "0")))
         yield torch.device("cuda", torch.cuda.current_device())
         return
     kept = torch.cuda.current_device, torch.cuda.synchronize

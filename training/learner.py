@@ -1,6 +1,6 @@
 """The learner of one run: batches in the order of their steps, each to a checkpoint, to weights, to events.
 
-    python -m torch.distributed.run ... -m training.learner --home H --run RUN_ID --base DIR
+    torchrun ... -m training.learner --home H --run RUN_ID --base DIR     (see training/launch.py)
 
 The order makes a step happen exactly once. The checkpoint holds the batch cursor, so what was trained is never
 trained again; export and events repeat what the checkpoint says, so after a crash they are simply done again, with
