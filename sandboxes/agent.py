@@ -63,6 +63,9 @@ class Agent:
     def run(self, line: bytes, stdin: bytes, deadline_s: float) -> Run:
         started = time.monotonic()
         deadline = started + deadline_s
+        # A command that runs as our own user may have changed the modes; the next one opens these anew.
+        os.fchmod(self._out, 0o666)
+        os.fchmod(self._err, 0o666)
         if stdin:
             self._give_stdin(stdin)
         out, err = Stream(self._out, self._keep_bytes), Stream(self._err, self._keep_bytes)
@@ -102,6 +105,7 @@ class Agent:
             os.close(descriptor)
 
     def _give_stdin(self, data: bytes) -> None:
+        os.fchmod(self._stdin, 0o444)
         os.ftruncate(self._stdin, 0)
         view, offset = memoryview(data), 0
         while offset < len(data):

@@ -38,7 +38,7 @@ def _make_v2(path: str, root: str) -> Parents | None:
             return None
     with open(f"{root}/cgroup.subtree_control", "w") as file:
         file.write("+memory +pids")
-    os.makedirs(path, exist_ok=True)
+    _make_below_cgroup(path)
     try:
         with open(f"{path}/cgroup.subtree_control", "w") as file:
             file.write("+memory +pids")
@@ -53,13 +53,20 @@ def _make_v1(name: str, root: str) -> Parents:
     try:
         for controller in ("memory", "pids"):
             path = f"{root}/{controller}{_own_v1(controller, root)}/{name}"
-            os.makedirs(path, exist_ok=True)
+            _make_below_cgroup(path)
             made.append(path)
     except OSError:
         for path in made:
             os.rmdir(path)
         raise
     return Parents(1, *made)
+
+
+def _make_below_cgroup(path: str) -> None:
+    if not os.path.exists(f"{os.path.dirname(path)}/cgroup.procs"):
+        raise FileNotFoundError(path)
+    with contextlib.suppress(FileExistsError):
+        os.mkdir(path)
 
 
 def _own_v1(controller: str, root: str) -> str:

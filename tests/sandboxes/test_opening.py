@@ -104,6 +104,10 @@ taken = sandbox.snapshot()
 other = backend.acquire(SandboxSpec(workspace=taken, limits=Limits(pids=40, memory_mb=256)))
 assert other.snapshot() == taken
 assert other.exec(["ls", "f"]).stdout == b"b\\n"
+spoil = "import os\\nfor n in (0, 1, 2): os.fchmod(n, 0)"
+assert other.exec(["python3", "-c", spoil], stdin=b"x").exit_code == 0
+assert other.exec(["cat"], stdin=b"next").stdout == b"next"
+assert b"Permission denied" in other.exec(["ls", "/proc/1/fd"]).stderr
 assert other.exec(["sh", "-c", "sleep 60 & sleep 60"], deadline_s=0.3).timed_out
 bomb = '''import os, time
 n = 0

@@ -1,0 +1,56 @@
+"""Cgroups: made where they can be, in the form of either version, and never half."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from sandboxes.spawner import cgroups
+from tests.sandboxes.host import cgroups_of
+
+
+def test_made_joined_limited_and_removed() -> None:
+    token = f"test-{os.getpid()}"
+    parents = cgroups.make_parents(token)
+    if parents is None:
+        pytest.skip("no cgroup can be made here: rlimits stand in")
+    try:
+        assert cgroups.make_parents(token) == parents  # a spawner that is started again finds them
+        cgroups.make(parents, "one", 64, 10)
+        with subprocess.Popen(["sleep", "60"]) as child:
+            cgroups.join(parents, "one", child.pid)
+            for folder in (parents.memory, parents.pids):
+                assert Path(folder, "one", "cgroup.procs").read_text().split() == [str(child.pid)]
+            child.kill()
+        assert Path(parents.pids, "one", "pids.max").read_text() == "10\n"
+        assert cgroups.oom_kills(parents, "one") == 0
+        held = cgroups.by_descriptor(parents)
+        cgroups.make(held, "two", 64, 10)
+        assert Path(parents.memory, "two").is_dir()
+        for name in ("one", "two"):
+            cgroups.remove(held, name)
+    finally:
+        for folder in {parents.memory, parents.pids}:
+            os.rmdir(folder)
+    assert cgroups_of(token) == []
+
+
+def test_where_controllers_are_missing_there_is_none(tmp_path: Path) -> None:
+    assert cgroups.make_parents("x", str(tmp_path)) is None
+    (tmp_path / "cgroup.controllers").write_text("cpu io\n")
+    assert cgroups.make_parents("x", str(tmp_path)) is None
+    assert [path.name for path in tmp_path.iterdir()] == ["cgroup.controllers"]
+
+
+@pytest.mark.parametrize(("version", "name", "text"), [
+    (1, "memory.oom_control", "oom_kill_disable 0\nunder_oom 0\noom_kill 3\n"),
+    (2, "memory.events", "low 0\nhigh 0\nmax 12\noom 4\noom_kill 3\noom_group_kill 0\n")])
+def test_the_counter_of_each_version(version: int, name: str, text: str, tmp_path: Path) -> None:
+    parents = cgroups.Parents(version, str(tmp_path), str(tmp_path))
+    assert cgroups.oom_kills(parents, "one") == 0
+    (tmp_path / "one").mkdir()
+    (tmp_path / "one" / name).write_text(text)
+    assert cgroups.oom_kills(parents, "one") == 3
