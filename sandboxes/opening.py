@@ -18,7 +18,7 @@ WANTED_DESCRIPTORS = 8192
 
 
 def open_named(name: str, root: Path, artifacts: ArtifactStore) -> Backend:
-    backend = _backend_class(name)
+    backend, root = _backend_class(name), root.absolute()
     _raise_descriptor_limit()
     try:
         reaper.reap(root)

@@ -80,7 +80,16 @@ class Sandbox(Protocol):
 
 
 class Backend(Protocol):
-    """Makes sandboxes. `isolates` is what verifiers and the demo ask for before they trust it."""
+    """Makes sandboxes. `isolates` is what verifiers and the demo ask for before they trust it.
+
+    Capabilities, each proved by the tests of the backend that claims it:
+    `deadline`, `output_limit`, `snapshot`: as the contract says, with partial output and true counts.
+    `files`: of the host only the system's programs and what was mounted; `readonly`: mounts cannot be written.
+    `network`: none, but a loopback of its own. `non_root`: an ordinary user without any privilege.
+    `processes`: when `exec` returns, every process that the command started is dead, however it hid.
+    `memory`, `pids`, `oom`: limits for all processes together, and `oom` is told; else each process has rlimits.
+    `workspace_limit`: all that it writes is bounded by `workspace_mb`.
+    """
 
     name: str
     isolates: bool

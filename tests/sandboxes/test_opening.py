@@ -14,6 +14,7 @@ import pytest
 import sandboxes.process
 from artifacts.store import DirectoryStore
 from sandboxes import open_backend, probe
+from sandboxes.sandbox import SandboxSpec
 from schemas.errors import ConfigError, UnavailableError
 from schemas.settings import Settings
 from tests.conftest import REPOSITORY, require_real
@@ -65,6 +66,20 @@ def test_a_home_that_cannot_be_written_is_a_mistake(tmp_path: Path, artifacts: D
         with pytest.raises(ConfigError) as caught:
             opened(tmp_path / "home", artifacts, name)
         assert str(tmp_path / "home") in str(caught.value) and "--home" in caught.value.hint
+
+
+def test_a_relative_home(tmp_path: Path, artifacts: DirectoryStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("bubblewrap", "process"):
+        if why := probe(name):
+            require_real(name, why)
+        backend = open_backend(Settings(home=".headrace", sandbox_backend=name), artifacts)
+        monkeypatch.chdir("/")
+        sandbox = backend.acquire(SandboxSpec(files={"a": b"x"}))
+        assert sandbox.exec(["cat", "a"]).stdout == b"x"
+        backend.close()
+        monkeypatch.chdir(tmp_path)
+        assert list((tmp_path / ".headrace" / "sandboxes").iterdir()) == []
 
 
 def test_process_warns_once(tmp_path: Path, artifacts: DirectoryStore, monkeypatch: pytest.MonkeyPatch,
