@@ -49,7 +49,7 @@ def verdict(question: str, curve: list[Point], holds: bool, target: str, duratio
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seeds", default="0,1,2")
-    parser.add_argument("--steps", type=int, default=24)
+    parser.add_argument("--steps", type=int, default=16)
     parser.add_argument("--home", type=Path, default=Path(".headrace-learning"))
     parser.add_argument("--quick", action="store_true", help="one seed, no control")
     options = parser.parse_args()

@@ -15,7 +15,7 @@ EXAMPLES = """examples:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--steps", type=positive, default=24, metavar="N", help="GRPO steps (default: 24)")
+    parser.add_argument("--steps", type=positive, default=16, metavar="N", help="GRPO steps (default: 16)")
     parser.add_argument("--seed", type=natural, default=0, metavar="S")
     parser.add_argument(
         "--from-scratch", action="store_true", help="make the base model again instead of the shipped one"

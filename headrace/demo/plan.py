@@ -21,11 +21,11 @@ class Plan(msgspec.Struct, kw_only=True):
 
     run_id: str
     seed: int = 0
-    steps: int = 24
+    steps: int = 16
     from_scratch: bool = False
     groups: int = 16
     group_size: int = 8
-    eval_every: int = 6
+    eval_every: int = 4
     eval_temperature: float = 0.5
     shuffle_rewards: bool = False
     """The control: advantages from rewards dealt out at random. Nothing can be learned from them."""
