@@ -27,8 +27,8 @@ from sandboxes.workspace import read_file, write_file
 from schemas.errors import SandboxError
 from schemas.ids import new_id
 
-CAPABILITIES = frozenset({"files", "network", "processes", "output_limit", "deadline", "snapshot", "workspace_limit",
-                          "non_root", "readonly"})
+CAPABILITIES = frozenset({"deadline", "files", "network", "non_root", "output_limit", "processes", "readonly",
+                          "snapshot"})
 _DESCRIPTORS = 5
 _SIGKILLED = 128 + 9
 
@@ -51,7 +51,9 @@ class BubblewrapBackend:
             self.folder.remove()
             raise
         self.lowers = Lowers(self.folder.path / "lower", artifacts, self._spawner.owner)
-        self.capabilities = CAPABILITIES | ({"memory", "pids", "oom"} if self._spawner.parents else set())
+        self.capabilities = CAPABILITIES.union(
+            () if self._spawner.layer_on_disk else ("workspace_limit",),
+            ("memory", "pids", "oom") if self._spawner.parents else ())
 
     def acquire(self, spec: SandboxSpec) -> BubblewrapSandbox:
         try:
@@ -78,7 +80,11 @@ class BubblewrapBackend:
             channel = self._spawner.acquire(message)
         except ConnectionError:
             channel = self._restarted().acquire(message)
-        return BubblewrapSandbox(self, name, spec, lower, channel, environment_of(spec.environment, PATH))
+        try:
+            return BubblewrapSandbox(self, name, spec, lower, channel, environment_of(spec.environment, PATH))
+        except BaseException:
+            self._remove_layer(name)
+            raise
 
     def _restarted(self) -> Spawner:
         with self._lock:
@@ -109,9 +115,12 @@ class BubblewrapBackend:
             if sandbox not in self._open:
                 return
             self._open.discard(sandbox)
-        if self._spawner.layer_on_disk:
-            reaper.remove_tree(self.folder.path / "lives" / sandbox.id)
+        self._remove_layer(sandbox.id)
         self.lowers.release(sandbox.lower)
+
+    def _remove_layer(self, name: str) -> None:
+        if self._spawner.layer_on_disk:
+            reaper.remove_tree(self.folder.path / "lives" / name)
 
     def reap(self) -> int:
         return reaper.reap(self.root)
