@@ -40,9 +40,13 @@ def test_made_joined_limited_and_removed() -> None:
 
 def test_where_controllers_are_missing_there_is_none(tmp_path: Path) -> None:
     assert cgroups.make_parents("x", str(tmp_path)) is None
+    for name in ("memory", "pids"):  # folders, but no cgroups
+        (tmp_path / name).mkdir()
+    assert cgroups.make_parents("x", str(tmp_path)) is None
+    assert not list(tmp_path.glob("*/*"))
     (tmp_path / "cgroup.controllers").write_text("cpu io\n")
     assert cgroups.make_parents("x", str(tmp_path)) is None
-    assert [path.name for path in tmp_path.iterdir()] == ["cgroup.controllers"]
+    assert not list(tmp_path.glob("headrace*"))
 
 
 @pytest.mark.parametrize(("version", "name", "text"), [
