@@ -1,1 +1,1 @@
-"""From episodes to weights: batches without torch (`batch`, `rebuild`, `accounts`), the Megatron-Core learner with it."""
+"""From episodes to weights: batches without torch (`batch`, `rebuild`, `accounts`), then the Megatron-Core learner."""
