@@ -61,7 +61,9 @@ class TableReader:
         if handle is None:
             return []
         if self._files[0] != handle.version():
-            self._files = (handle.version(), handle.file_uris())
+            folder = self._root / self._name  # The library's URIs are percent-encoded; names of our files need none.
+            paths = [str(folder / uri.rpartition("/")[2]) for uri in handle.file_uris()]
+            self._files = (handle.version(), paths)
         return self._files[1]
 
 
