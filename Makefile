@@ -49,5 +49,5 @@ learning: setup  ## slow proof: three seeds climb, shuffled rewards do not
 docs: setup      ## write docs/events.md, docs/tables.md and docs/commands.md from the code
 	$(BIN)/python docs/generate.py
 
-clean:           ## the virtual environment, caches and the demo's home
-	rm -rf $(VENV) .headrace .kafka .pytest_cache .mypy_cache .ruff_cache .hypothesis *.egg-info
+clean:           ## the virtual environment, caches, the homes of the demo and of learning
+	rm -rf $(VENV) .headrace .headrace-learning .kafka .pytest_cache .mypy_cache .ruff_cache .hypothesis *.egg-info
