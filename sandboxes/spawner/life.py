@@ -10,12 +10,10 @@ import time
 from typing import Any, NamedTuple
 
 from sandboxes.spawner import cgroups, mounts, wire
+from sandboxes.spawner.view import AGENT_FOLDER, WORKSPACE, View, copy_readable
 
-BWRAP_USER = 1000
+INSIDE_USER = 1000
 NOBODY = 65534
-WORKSPACE = "/workspace"
-PYTHON = "/opt/python"
-AGENT_FOLDER = "/etc/headrace"
 _INFO, _SECCOMP = 6, 7
 
 
@@ -28,8 +26,7 @@ class Host(NamedTuple):
     unprivileged: bool
     layer_on_disk: bool
     parents: cgroups.Parents | None
-    python: str
-    """Where the interpreter's installation is mounted inside; empty: it lies in /usr."""
+    view: View
     seccomp: int
     null: int
 
@@ -69,18 +66,19 @@ class Life:
         else:
             mounts.mount_layer(self.folder, spec["workspace_mb"])
         lower = spec["lower"]
+        os.mkdir(f"{self.folder}/work")
         for name, mode in (("upper", os.stat(lower).st_mode & 0o7777), ("tmp", 0o1777), ("shm", 0o1777)):
             path = f"{self.folder}/{name}"
             os.mkdir(path)
             os.chown(path, host.user, host.group)
             os.chmod(path, mode)
-        os.mkdir(f"{self.folder}/work")
-        os.mkdir(f"{self.folder}/workspace")
-        mounts.mount_overlay(lower, f"{self.folder}/upper", f"{self.folder}/work", f"{self.folder}/workspace",
-                             host.unprivileged)
-        self.workspace = os.open(f"{self.folder}/workspace", os.O_RDONLY | os.O_DIRECTORY)
-        for number, (_, source, copied) in enumerate(spec["readonly"]):
-            mounts.bring(source, f"{self.folder}/readonly-{number}", copied)
+        host.view.furnish(self.folder, lower, host.unprivileged)
+        self.workspace = os.open(host.view.path + WORKSPACE, os.O_RDONLY | os.O_DIRECTORY)
+        for number, (inside, source, copied) in enumerate(spec["readonly"]):
+            if copied:
+                copy_readable(source, f"{self.folder}/readonly-{number}")
+                source = f"{self.folder}/readonly-{number}"
+            host.view.bring(source, inside)
         if host.parents:
             cgroups.make(host.parents, self.name, spec["memory_mb"], spec["pids"])
 
@@ -125,27 +123,15 @@ class Life:
                 os.setresgid(0, 0, 0)
 
     def _arguments(self) -> list[str]:
-        found = [
-            self.host.bwrap, "--unshare-all", "--unshare-user", "--uid", str(BWRAP_USER), "--gid", str(BWRAP_USER),
+        host = self.host
+        return [
+            host.bwrap, "--unshare-all", "--unshare-user", "--uid", str(INSIDE_USER), "--gid", str(INSIDE_USER),
             "--hostname", "sandbox", "--die-with-parent", "--new-session", "--as-pid-1", "--cap-drop", "ALL",
+            "--dev-bind", host.view.path, "/", "--proc", "/proc",
             # A user whose host uid is 0 could write there, whatever its capabilities.
-            "--proc", "/proc", "--ro-bind", "/proc/sys", "/proc/sys",
-            "--dev", "/dev", "--bind", f"{self.folder}/shm", "/dev/shm", "--remount-ro", "/dev",
-            "--ro-bind", "/usr", "/usr", "--ro-bind", f"{self.host.stage}/etc", "/etc"]
-        for name in ("bin", "sbin", "lib", "lib32", "lib64", "libx32"):
-            if os.path.islink(f"/{name}"):
-                found += ["--symlink", os.readlink(f"/{name}"), f"/{name}"]
-            elif os.path.isdir(f"/{name}"):
-                found += ["--ro-bind", f"/{name}", f"/{name}"]
-        found += ["--bind", f"{self.folder}/tmp", "/tmp", "--bind", f"{self.folder}/workspace", WORKSPACE,
-                  "--ro-bind", f"{self.host.stage}/python", PYTHON]
-        if self.host.python:
-            found += ["--ro-bind", f"{self.host.stage}/base", self.host.python]
-        for number, (inside, _, _) in enumerate(self.spec["readonly"]):
-            found += ["--ro-bind", f"{self.folder}/readonly-{number}", inside]
-        if self.host.seccomp >= 0:
-            found += ["--seccomp", str(_SECCOMP)]
-        return [*found, "--remount-ro", "/", "--chdir", WORKSPACE, "--info-fd", str(_INFO), "--", "sh"]
+            "--ro-bind", "/proc/sys", "/proc/sys",
+            *(["--seccomp", str(_SECCOMP)] if host.seccomp >= 0 else []),
+            "--chdir", WORKSPACE, "--info-fd", str(_INFO), "--", "sh"]
 
     def read_info(self) -> bool:
         """Read what bubblewrap says about itself; True when it has said all."""

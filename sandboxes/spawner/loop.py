@@ -16,6 +16,7 @@ from typing import Any
 
 from sandboxes.spawner import cgroups, mounts, wire
 from sandboxes.spawner.life import Host, Life
+from sandboxes.spawner.view import View
 
 _RESERVED = 16
 _SHUTDOWN_S = 5.0
@@ -33,7 +34,7 @@ def main() -> None:
     try:
         host = _enter(setup, parents, null)
     except OSError as wrong:
-        wire.send(main_socket, {"error": str(wrong)})
+        wire.send(main_socket, {"error": f"{wrong.filename or 'its helper process'}: {wrong.strerror}"})
         return
     wire.send(main_socket, {"user": host.user, "group": host.group, "layer_on_disk": host.layer_on_disk,
                             "cgroups": parents._asdict() if parents else None})
@@ -56,19 +57,9 @@ def _enter(setup: dict[str, Any], parents: cgroups.Parents | None, null: int) ->
     held = cgroups.by_descriptor(parents) if parents else None
     stage = mounts.make_stage()
     os.mkdir(f"{stage}/life")
-    mounts.make_etc(f"{stage}/etc")
-    os.mkdir(f"{stage}/etc/headrace")
-    mounts.copy_agent(f"{stage}/etc/headrace/sh")
-    source, target, executable = setup["python"]
-    os.makedirs(f"{stage}/python/bin")
-    os.mkdir(f"{stage}/base")
-    for name in setup["python_names"]:
-        os.symlink(executable, f"{stage}/python/bin/{name}")
-    if source:
-        mounts.bind(source, f"{stage}/base")
     return Host(bwrap=setup["bwrap"], stage=stage, state=setup["state"], unprivileged=unprivileged,
                 layer_on_disk=not mounts.layer_keeps_marks(f"{stage}/life", unprivileged), parents=held,
-                python=target, seccomp=_memory_file(bytes.fromhex(setup["seccomp"])), null=null)
+                view=View(stage, setup), seccomp=_memory_file(bytes.fromhex(setup["seccomp"])), null=null)
 
 
 def _memory_file(data: bytes) -> int:

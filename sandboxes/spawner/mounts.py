@@ -1,7 +1,8 @@
-"""Mounts of the spawner, in mount namespaces of their own: what is mounted there is gone when the last process is.
+"""Mount and namespace calls of the spawner.
 
 The spawner's own namespace holds what all sandboxes share. Each sandbox's mounts are made in a further one, split off
-for it: so a hundred open sandboxes do not make the next one slower, whose namespace is a copy of the spawner's.
+for it: so a hundred open sandboxes do not make the next one slower, whose namespace is a copy of the spawner's; and
+what is mounted there is gone when its last process is.
 """
 
 from __future__ import annotations
@@ -9,23 +10,43 @@ from __future__ import annotations
 import ctypes
 import os
 
-CLONE_NEWNS = 0x00020000
-CLONE_NEWUSER = 0x10000000
-_RDONLY, _NOSUID, _NODEV, _REMOUNT, _BIND, _REC, _PRIVATE = 1, 2, 4, 32, 4096, 16384, 1 << 18
-_DETACH = 2
+RDONLY, NOSUID, NODEV, NOEXEC, _REMOUNT, _BIND, _REC, _PRIVATE = 1, 2, 4, 8, 32, 4096, 16384, 1 << 18
+_NEWNS, _NEWUSER, _DETACH = 0x00020000, 0x10000000, 2
+_MOUNT_SETATTR, _AT_FDCWD, _AT_RECURSIVE = 442, -100, 0x8000
 _libc = ctypes.CDLL(None, use_errno=True)
 # A folder that nobody needs here, and that every user may pass through.
 _STAGES = ("/sys", "/mnt", "/media")
 
 
-def mount(source: bytes, target: str, kind: bytes | None, flags: int, options: bytes = b"") -> None:
-    if _libc.mount(source, os.fsencode(target), kind, ctypes.c_ulong(flags), options or None):
+def _check(result: int, what: str) -> None:
+    if result:
         number = ctypes.get_errno()
-        raise OSError(number, os.strerror(number), target)
+        raise OSError(number, os.strerror(number), what)
+
+
+def mount(source: str, target: str, kind: str | None, flags: int, options: str = "") -> None:
+    _check(_libc.mount(os.fsencode(source), os.fsencode(target), kind.encode() if kind else None,
+                       ctypes.c_ulong(flags), os.fsencode(options) if options else None), target)
 
 
 def bind(source: str, target: str) -> None:
-    mount(os.fsencode(source), target, None, _BIND | _REC)
+    mount(source, target, None, _BIND | _REC)
+
+
+def seal(target: str, flags: int) -> None:
+    """Add flags to a mount and to all that are mounted below it."""
+    attributes = (ctypes.c_uint64 * 4)(flags, 0, 0, 0)
+    if _libc.syscall(_MOUNT_SETATTR, _AT_FDCWD, os.fsencode(target), _AT_RECURSIVE, attributes, 32) == 0:
+        return
+    for below in _mounted_below(target):  # before Linux 5.12
+        kept = os.statvfs(below).f_flag & (RDONLY | NOSUID | NODEV | NOEXEC)
+        mount("none", below, None, _BIND | _REMOUNT | kept | flags)
+
+
+def _mounted_below(target: str) -> list[str]:
+    with open("/proc/self/mountinfo", "rb") as file:
+        names = [line.split()[4].decode("unicode_escape") for line in file]
+    return [name for name in names if name == target or name.startswith(target + "/")]
 
 
 def detach(target: str) -> None:
@@ -36,22 +57,18 @@ def enter_namespace() -> bool:
     """A private mount namespace; True when it came with a user namespace because we are not root."""
     user, group = os.geteuid(), os.getegid()
     unprivileged = user != 0
-    if _libc.unshare(CLONE_NEWNS | (CLONE_NEWUSER if unprivileged else 0)):
-        number = ctypes.get_errno()
-        raise OSError(number, f"namespaces are refused: {os.strerror(number)}")
+    _check(_libc.unshare(_NEWNS | (_NEWUSER if unprivileged else 0)), "namespaces are refused")
     if unprivileged:
         for name, text in (("setgroups", "deny"), ("uid_map", f"{user} {user} 1"), ("gid_map", f"{group} {group} 1")):
             with open(f"/proc/self/{name}", "w") as file:
                 file.write(text)
-    mount(b"none", "/", None, _REC | _PRIVATE)
+    mount("none", "/", None, _REC | _PRIVATE)
     return unprivileged
 
 
 def split_off() -> None:
     """A copy of this mount namespace, for us alone."""
-    if _libc.unshare(CLONE_NEWNS):
-        number = ctypes.get_errno()
-        raise OSError(number, f"namespaces are refused: {os.strerror(number)}")
+    _check(_libc.unshare(_NEWNS), "namespaces are refused")
 
 
 def current_namespace() -> int:
@@ -59,31 +76,29 @@ def current_namespace() -> int:
 
 
 def go_to(namespace: int) -> None:
-    if _libc.setns(namespace, CLONE_NEWNS):
-        number = ctypes.get_errno()
-        raise OSError(number, os.strerror(number))
+    _check(_libc.setns(namespace, _NEWNS), "namespace")
 
 
 def make_stage() -> str:
     """A tmpfs that only this namespace sees; everything of ours hangs below it."""
     stage = next(path for path in _STAGES if os.path.isdir(path))
     detach(stage)  # fewer mounts to copy and to read through for each sandbox; without root they stay, hidden
-    mount(b"headrace", stage, b"tmpfs", _NOSUID | _NODEV, b"mode=0755")
+    mount("headrace", stage, "tmpfs", NOSUID | NODEV, "mode=0755")
     return stage
 
 
 def mount_layer(target: str, size_mb: int) -> None:
-    """A size-limited tmpfs: the fresh upper layer of one sandbox."""
-    mount(b"headrace", target, b"tmpfs", _NOSUID | _NODEV, b"mode=0755,nr_inodes=200k,size=%dm" % size_mb)
+    """A size-limited tmpfs: all that one sandbox may write."""
+    mount("headrace", target, "tmpfs", NOSUID | NODEV, f"mode=0755,nr_inodes=200k,size={size_mb}m")
 
 
 def mount_overlay(lower: str, upper: str, work: str, target: str, unprivileged: bool) -> None:
-    # Descriptors in place of paths: a path may hold the characters that separate options.
+    # A descriptor in place of a path: a path may hold the characters that separate options.
     descriptor = os.open(lower, os.O_RDONLY | os.O_DIRECTORY)
     try:
-        layers = f"lowerdir=/proc/self/fd/{descriptor},upperdir={upper},workdir={work}"
-        options = layers + (",userxattr" if unprivileged else ",redirect_dir=on")
-        mount(b"headrace", target, b"overlay", _NOSUID | _NODEV, options.encode())
+        options = f"lowerdir=/proc/self/fd/{descriptor},upperdir={upper},workdir={work}"
+        mount("headrace", target, "overlay", NOSUID | NODEV,
+              options + (",userxattr" if unprivileged else ",redirect_dir=on"))
     finally:
         os.close(descriptor)
 
@@ -97,73 +112,3 @@ def layer_keeps_marks(folder: str, unprivileged: bool) -> bool:
     except OSError:
         return False
     return True
-
-
-def make_etc(folder: str) -> None:
-    """The little that programs look up in /etc; nothing of the host but the linker's cache and alternatives."""
-    os.mkdir(folder)
-    texts = {
-        "passwd": "root:x:0:0:root:/:/bin/sh\nsandbox:x:1000:1000:sandbox:/workspace:/bin/sh\n"
-                  "nobody:x:65534:65534:nobody:/:/bin/sh\n",
-        "group": "root:x:0:\nsandbox:x:1000:\nnogroup:x:65534:\n",
-        "hosts": "127.0.0.1 localhost sandbox\n",
-        "hostname": "sandbox\n",
-        "nsswitch.conf": "passwd: files\ngroup: files\nhosts: files\n",
-    }
-    for name, text in texts.items():
-        with open(f"{folder}/{name}", "w") as file:
-            file.write(text)
-    os.symlink("/usr/share/zoneinfo/UTC", f"{folder}/localtime")
-    for name in ("ld.so.cache", "ld.so.conf", "ld.so.conf.d", "alternatives"):
-        copy(f"/etc/{name}", f"{folder}/{name}")
-
-
-def copy(source: str, target: str) -> None:
-    """A file, link or folder of such; what is not there or not readable is left out."""
-    try:
-        if os.path.islink(source):
-            os.symlink(os.readlink(source), target)
-        elif os.path.isdir(source):
-            os.mkdir(target)
-            for name in os.listdir(source):
-                copy(f"{source}/{name}", f"{target}/{name}")
-        else:
-            with open(source, "rb") as original, open(target, "wb") as made:
-                made.write(original.read())
-    except OSError:
-        pass
-
-
-def bring(source: str, target: str, copied: bool) -> None:
-    """Make a file or folder of the host readable at `target`: by a mount, or as a copy that everyone may read."""
-    if copied:
-        _copy_readable(source, target)
-        return
-    if os.path.isdir(source):
-        os.mkdir(target)
-    else:
-        os.close(os.open(target, os.O_CREAT | os.O_WRONLY | os.O_EXCL))
-    bind(source, target)
-
-
-def _copy_readable(source: str, target: str) -> None:
-    if os.path.islink(source):
-        os.symlink(os.readlink(source), target)
-        return
-    mode = os.stat(source).st_mode
-    if os.path.isdir(source):
-        os.mkdir(target)
-        for name in os.listdir(source):
-            _copy_readable(f"{source}/{name}", f"{target}/{name}")
-    else:
-        with open(source, "rb") as original, open(target, "wb") as made:
-            while block := original.read(1 << 20):
-                made.write(block)
-    # What the owner may run, all may run.
-    os.chmod(target, 0o555 if mode & 0o100 else 0o444)
-
-
-def copy_agent(target: str) -> None:
-    """`sh` as a file that may be executed but not read: its process can then not be traced or looked into."""
-    copy(os.path.realpath("/bin/sh"), target)
-    os.chmod(target, 0o111)
