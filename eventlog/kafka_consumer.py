@@ -130,9 +130,11 @@ class KafkaSubscription:
         if self.closed:
             return
         self.closed = True
+        was = self._consumer.group_metadata()
         self._shut()
-        if self._group is not None and self._member is not None and self._joined:
-            gone = [kafka.admin.MemberToRemove(group_instance_id=self._member)]
+        if self._member is not None and was.member_id:
+            # With the member id, so that a process that took this name over is not thrown out in our place.
+            gone = [kafka.admin.MemberToRemove(member_id=was.member_id, group_instance_id=self._member)]
             with contextlib.suppress(kafka.errors.KafkaError, RuntimeError):  # The session runs out by itself.
                 self._cluster.admin.remove_group_members(self._group, gone)
 

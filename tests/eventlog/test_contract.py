@@ -288,19 +288,23 @@ def test_start_counts_for_a_group_only_until_it_has_committed(log: EventLog) -> 
 
 def test_reader_may_seek_when_it_is_assigned(log: EventLog) -> None:
     log.append(TASKS, [event("a", number) for number in range(10)]).result(30)
-    reader = log.subscribe([TASKS], "seekers", on_assign=lambda parts: reader.seek((TASKS, 0), 8))
-    assert [record.event.sequence for record in read(reader, 2)] == [8, 9]
-    reader.close()
+    readers: list[Subscription] = []
+    for group in range(5):
+        readers.append(log.subscribe([TASKS], f"seekers-{group}", on_assign=lambda _: readers[-1].seek((TASKS, 0), 8)))
+        assert [record.event.sequence for record in read(readers[-1], 2)] == [8, 9]
 
 
 def test_kept_partitions_keep_their_position_over_a_rebalance(log: EventLog) -> None:
-    log.append(TRAJECTORIES, [event(f"episode-{number}") for number in range(40)]).result(30)
+    log.append(TRAJECTORIES, [event(f"episode-{number}", 1) for number in range(40)]).result(30)
     one = Member(log)
     poll_until(one.reader, lambda found: len(found) == 40)
     two = Member(log)
     settle(one.reader, done=lambda: bool(two.reader.poll(0.05)) or len(one.parts) == len(two.parts) == 2)
     kept = {part: one.reader.position(part) for part in one.parts}
     assert kept == {part: end for part, end in log.ends([TRAJECTORIES]).items() if part in one.parts}
+    later = log.append(TRAJECTORIES, [event(f"episode-{number}", 2) for number in range(40)]).result(30)
+    due = sum((position.topic, position.partition) in one.parts for position in later)
+    assert [record.event.sequence for record in read(one.reader, due)] == [2] * due
     for member in (one, two):
         member.reader.close()
 
@@ -345,4 +349,11 @@ def test_older_process_of_a_static_member_is_fenced(log: EventLog) -> None:
     settle(newer.reader, done=lambda: len(newer.parts) == 4)
     with pytest.raises(LogError, match="took over"):
         settle(older.reader, newer.reader, done=lambda: False)
-    newer.reader.close()
+    newest = Member(log, member="the-one")
+    settle(newest.reader, done=lambda: len(newest.parts) == 4)
+    for outdated in (older, newer):  # The second has not noticed yet.
+        outdated.reader.close()
+    for _ in range(20):
+        newest.reader.poll(0.1)
+    assert newest.told == [("assign", ALL_PARTITIONS)]
+    newest.reader.close()

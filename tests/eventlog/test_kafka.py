@@ -283,10 +283,10 @@ def test_reader_that_is_stuck_is_made_anew_where_it_stood_and_counted(log: Kafka
 
 
 def test_idle_reader_is_left_alone(log: KafkaLog) -> None:
-    reader = KafkaSubscription(log._cluster, [TASKS], None, "earliest", None, None, None, watch_s=0.1)
-    for number in range(8):
+    reader = KafkaSubscription(log._cluster, [TASKS], None, "earliest", None, None, None, watch_s=0.05)
+    for number in range(4):
         log.append(TASKS, [event("a", number)]).result(30)
         read(reader, 1)
-        assert reader.poll(0.25) == []
+        assert reader.poll(0.6) == []
     assert reader.recreated == 0
     reader.close()

@@ -130,8 +130,8 @@ def test_several_processes_write_at_once_without_gaps(log: EventLog, sqlite_sett
     code = """
 log = open_log(settings)
 say("ready"); sys.stdin.readline()
-futures = [log.append("trajectories", [event(f"{arguments[0]}-{n % 7}", n)]) for n in range(300)]
-for future in futures: future.result()
+for n in range(0, 300, 3):
+    log.append("trajectories", [event(f"{arguments[0]}-{k % 7}", k) for k in range(n, n + 3)]).result()
 log.close(); say("done")
 """
     reader = log.subscribe([TRAJECTORIES])
@@ -237,6 +237,28 @@ def test_range_assignment_shares_each_topic_evenly_and_keeps_topics_together() -
     assert shares["a"] == {("x", 0), ("x", 1), ("y", 0), ("y", 1)}
     assert shares["b"] == {("x", 2), ("y", 2), ("y", 3)}
     assert shares["c"] == {("x", 3)}
+
+
+def test_partition_has_one_owner_at_any_time(log: EventLog) -> None:
+    one = log.subscribe([TRAJECTORIES], "g", member="a")
+    settle(one, done=lambda: len(one.assignment()) == 4)
+    two = log.subscribe([TRAJECTORIES], "g", member="b")
+    for _ in range(5):
+        two.poll(0.05)
+        assert two.assignment() == frozenset(), "taken before its owner gave it back"
+    one.poll(0.0)
+    assert len(one.assignment()) == 2
+    settle(two, done=lambda: len(two.assignment()) == 2)
+    assert not one.assignment() & two.assignment()
+
+
+def test_member_that_is_busy_keeps_its_partitions(sqlite_settings: Settings) -> None:
+    log = SqliteLog(database(sqlite_settings), 4, lease_s=1.5)
+    busy, other = (log.subscribe([TRAJECTORIES], "g", member=name) for name in ("a", "b"))
+    settle(busy, other, done=lambda: len(busy.assignment()) == len(other.assignment()) == 2)
+    other.poll(3.0)
+    assert len(other.assignment()) == 2
+    log.close()
 
 
 def test_member_that_was_paused_beyond_its_lease_gives_up_what_others_took(sqlite_settings: Settings) -> None:
