@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING
 from artifacts.store import ArtifactStore
 from consumers.columns import RowBuffer
 from consumers.folding import Folding
-from consumers.member import static_member
 from eventlog.log import EventLog, Subscription, TopicPartition
+from eventlog.member import static_member
 from schemas.envelope import Record
 from schemas.errors import CommitConflictError, HeadraceError, LakeError, LogError
 from schemas.failpoints import hit

@@ -21,8 +21,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from artifacts.store import ArtifactStore
-from consumers.member import static_member
 from eventlog.log import EventLog, Subscription, TopicPartition
+from eventlog.member import static_member
 from sandboxes.sandbox import Backend
 from schemas.codec import decode_payload, make_event
 from schemas.enums import ScoreStatus, Termination

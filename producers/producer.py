@@ -9,8 +9,7 @@ from pathlib import Path
 
 from artifacts.store import ArtifactStore
 from eventlog.log import EventLog
-from producers.episode import HOST
-from producers.member import member_of
+from eventlog.member import static_member
 from producers.shift import GROUP, Done, Shift
 from sandboxes.sandbox import Backend
 from schemas.settings import Settings
@@ -29,7 +28,7 @@ class Producer:
 
         What was unfinished at the end stays in the log: the next producer goes on with it. Raises LogError.
         """
-        with member_of(GROUP, Path(self._settings.home), HOST) as member:
+        with static_member(Path(self._settings.home), GROUP) as member:
             asyncio.run(self._work(member, stop, until_idle))
 
     async def _work(self, member: str, stop: threading.Event, until_idle: bool) -> None:

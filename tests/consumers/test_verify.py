@@ -13,7 +13,6 @@ from pathlib import Path
 
 import pytest
 
-from consumers.member import static_member
 from consumers.verify import Job, Landed, VerifyConsumer, _Loop
 from eventlog import open_log
 from eventlog.log import EventLog
@@ -198,15 +197,6 @@ def test_offsets_stay_below_what_is_not_scored(rig: Rig, log: EventLog) -> None:
         loop.drain()
     assert loop.safe_offsets(reader) == ends and loop.waiting == 0
     reader.close()
-
-
-def test_a_member_slot_is_freed_by_death_and_never_shared(tmp_path: Path) -> None:
-    with static_member(tmp_path, "verify") as first, static_member(tmp_path, "verify") as second:
-        assert first.endswith("-0") and second.endswith("-1")
-    with static_member(tmp_path, "verify") as again:
-        assert again == first
-    with static_member(tmp_path, "verify"), static_member(tmp_path, "sink") as other:
-        assert other.endswith("-0")
 
 
 CHILD = """
