@@ -14,7 +14,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from headrace import lifeline
+from headrace import __version__, lifeline
 from schemas.errors import HeadraceError, UserError
 
 COMMANDS = {
@@ -61,7 +61,7 @@ def build_parser(only: str | None = None) -> argparse.ArgumentParser:
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--version", action="version", version="headrace 0.1.0")
+    parser.add_argument("--version", action="version", version=f"headrace {__version__}")
     subparsers = parser.add_subparsers(dest="command", metavar="COMMAND", title="commands")
     for name, summary in COMMANDS.items():
         if only in (None, name):
@@ -91,12 +91,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except HeadraceError as error:
-        print(error.paragraph(), file=sys.stderr)
-        return error.exit_code
+        return _tell(error)
     except PermissionError as error:
-        wrong = UserError("permission denied", where=str(error.filename), hint="choose a writable --home")
-        print(wrong.paragraph(), file=sys.stderr)
-        return wrong.exit_code
+        return _tell(UserError("permission denied", where=str(error.filename), hint="choose a writable --home"))
+
+
+def _tell(error: HeadraceError) -> int:
+    from headrace.output import safe
+
+    print(safe(error.paragraph()), file=sys.stderr)  # It may quote what an agent wrote.
+    return error.exit_code
 
 
 def _command_first(arguments: list[str]) -> list[str]:

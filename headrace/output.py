@@ -25,15 +25,18 @@ def print_table(table: pa.Table, style: str = "table", limit: int | None = None,
         table = table.slice(0, limit)
     names = list(table.column_names)
     rows = ([plain(row[name]) for name in names] for row in table.to_pylist())
+    shown = safe if file.isatty() else str
     if style == "json":
-        print(json.dumps([dict(zip(names, row, strict=True)) for row in rows], indent=2, ensure_ascii=False), file=file)
+        objects = [dict(zip(names, row, strict=True)) for row in rows]
+        print(shown(json.dumps(objects, indent=2, ensure_ascii=False)), file=file)
     elif style == "jsonl":
         for row in rows:
-            print(json.dumps(dict(zip(names, row, strict=True)), ensure_ascii=False), file=file)
+            print(shown(json.dumps(dict(zip(names, row, strict=True)), ensure_ascii=False)), file=file)
     elif style == "csv":
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(names)
-        writer.writerows([_cell(value) if isinstance(value, dict | list) else value for value in row] for row in rows)
+        writer.writerows([shown(_cell(value)) if isinstance(value, dict | list | str) else value for value in row]
+                         for row in rows)
     else:
         _print_columns(names, list(rows), file)
 
@@ -62,6 +65,11 @@ def safe(text: str) -> str:
     return "".join(c if c.isprintable() or c == "\n" else "\N{REPLACEMENT CHARACTER}" for c in text)
 
 
+def in_line(text: str) -> str:
+    """Safe text without line breaks, so that it cannot pass for a line of ours."""
+    return safe(text).replace("\n", " ")
+
+
 def _cell(value: Any) -> str:
     if value is None:
         return ""
@@ -73,8 +81,8 @@ def _cell(value: Any) -> str:
 
 
 def _print_columns(names: Sequence[str], rows: Iterable[Sequence[Any]], file: TextIO) -> None:
-    wide = not file.isatty() if hasattr(file, "isatty") else True
-    cells = [[_shorten(safe(_cell(value)).replace("\n", " "), wide) for value in row] for row in rows]
+    wide = not file.isatty()
+    cells = [[_shorten(in_line(_cell(value)), wide) for value in row] for row in rows]
     widths = [max([len(name), *(len(row[i]) for row in cells)]) for i, name in enumerate(names)]
     for line in [list(names), ["-" * width for width in widths], *cells]:
         print("  ".join(text.ljust(width) for text, width in zip(line, widths, strict=True)).rstrip(), file=file)

@@ -57,10 +57,12 @@ def _ls(rooms: Rooms, options: argparse.Namespace) -> int:
 
 
 def _show(rooms: Rooms, options: argparse.Namespace) -> int:
+    import sys
+
     import msgspec
 
     from headrace.lookup import full_id
-    from headrace.output import plain, print_table
+    from headrace.output import plain, print_table, safe
     from lake.history import history
     from schemas.transcript import transcript_of
 
@@ -73,7 +75,8 @@ def _show(rooms: Rooms, options: argparse.Namespace) -> int:
     )
     if options.output in ("json", "jsonl"):
         document = {"episode": msgspec.to_builtins(transcript), "scores": [plain(row) for row in scores.to_pylist()]}
-        print(msgspec.json.encode(document).decode())
+        text = msgspec.json.encode(document).decode()
+        print(safe(text) if sys.stdout.isatty() else text)
         return 0
     _print_transcript(transcript)
     print("\nscores")
@@ -94,32 +97,38 @@ def _print_evidence(data: bytes) -> None:
 
 
 def _print_transcript(transcript: Transcript) -> None:
+    from headrace.output import in_line
+
     started, finished = transcript.started, transcript.finished
     print(f"episode {transcript.episode_id}")
     if started:
         print(
-            f"task {started.task_id} · {started.kind} · {started.purpose} · policy {started.policy} · "
-            f"sandbox {started.sandbox.backend} · attempt {transcript.attempt}"
+            in_line(
+                f"task {started.task_id} · {started.kind} · {started.purpose} · policy {started.policy} · "
+                f"sandbox {started.sandbox.backend} · attempt {transcript.attempt}"
+            )
         )
     for resumed in transcript.resumes:
-        print(f"resumed from event {resumed.from_sequence}: {resumed.reason}{' (restart)' if resumed.restart else ''}")
+        restart = " (restart)" if resumed.restart else ""
+        print(f"resumed from event {resumed.from_sequence}: {in_line(resumed.reason)}{restart}")
     for turn in transcript.turns:
         _print_turn(turn)
     if finished:
-        print(f"\nfinished: {finished.termination} {finished.failure_kind or ''}".rstrip())
+        ending = " ".join(filter(None, [finished.termination, finished.failure_kind]))
+        print(f"\nfinished: {in_line(ending)}")
         print(f"answer: {finished.answer!r}\nworkspace {finished.workspace}")
     else:
         print("\nnot finished yet")
 
 
 def _print_turn(turn: Turn) -> None:
-    from headrace.output import safe
+    from headrace.output import in_line, safe
 
     generated = turn.generated
     versions = ",".join(str(version) for version, _ in generated.versions) or "scripted"
     print(
         f"\nturn {generated.turn}  {len(generated.generated) // 4} tokens · weights {versions} · "
-        f"{generated.finish_reason} · {(generated.finished_at - generated.started_at) / 1e3:.1f} ms"
+        f"{in_line(generated.finish_reason)} · {(generated.finished_at - generated.started_at) / 1e3:.1f} ms"
     )
     print(_indent(safe(generated.text)))
     for call in turn.calls:
@@ -127,7 +136,7 @@ def _print_turn(turn: Turn) -> None:
 
 
 def _print_call(call: Call) -> None:
-    from headrace.output import safe
+    from headrace.output import in_line, safe
 
     returned = call.returned
     outcome = (
@@ -135,7 +144,7 @@ def _print_call(call: Call) -> None:
         if returned is None
         else f"{returned.status} · exit {returned.exit_code} · {returned.duration_s * 1e3:.1f} ms"
     )
-    print(f"  > {safe(call.called.tool)} {safe(call.called.arguments)[:200]}   [{outcome}]")
+    print(f"  > {in_line(call.called.tool)} {in_line(call.called.arguments)[:200]}   [{in_line(outcome)}]")
     if returned is not None and returned.output:
         print(_indent(safe(returned.output), "    "))
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
+import resource
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -20,10 +20,12 @@ def headrace(*arguments: str, cwd: Path | None = None) -> subprocess.CompletedPr
 
 
 def test_help_starts_within_300_ms() -> None:
+    """Processor time: what the command itself takes, however busy the machine is. It hardly waits for anything."""
     def once() -> float:
-        started = time.perf_counter()
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
         assert headrace("--help").returncode == 0
-        return time.perf_counter() - started
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
     assert min(once() for _ in range(5)) < 0.3
 

@@ -10,7 +10,7 @@ import json
 import pyarrow as pa
 import pytest
 
-from headrace.output import print_table, safe
+from headrace.output import in_line, print_table, safe
 
 TABLE = pa.table(
     {
@@ -50,3 +50,22 @@ def test_limit_cuts_rows() -> None:
 @pytest.mark.parametrize("text", ["\x1b[2J", "\x9b31m", "a\rb", "\u202eabc", "\x07", "\x00"])
 def test_control_and_direction_characters_are_replaced(text: str) -> None:
     assert safe(text).isprintable()
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize("style", ["table", "csv", "json", "jsonl"])
+def test_no_style_brings_control_characters_to_a_terminal_and_pipes_keep_them(style: str) -> None:
+    table = pa.table({"text": ["\x1b[2J\x9b31m\u202e"], "many": [["\x9b"]]})
+    terminal, pipe = Terminal(), io.StringIO()
+    print_table(table, style, file=terminal)
+    print_table(table, style, file=pipe)
+    assert all(line.isprintable() for line in terminal.getvalue().splitlines())
+    assert style == "table" or "\x9b" in pipe.getvalue()
+
+
+def test_text_in_a_line_cannot_make_a_line() -> None:
+    assert in_line("a\nfinished: completed") == "a finished: completed"
