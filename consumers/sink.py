@@ -32,6 +32,8 @@ Positions = dict[TopicPartition, int]
 GROUP = "sink"
 _POLL_S = 0.05
 _POLL_RECORDS = 5000
+_FLUSH_BYTES = 64 << 20
+"""Of payloads in the buffer: beyond it a flush is due at once, so memory is bounded whatever the turns weigh."""
 _MAX_FAILURES = 8
 """Failures in a row, without any progress, after which the sink gives up."""
 _log = logging.getLogger("headrace.sink")
@@ -46,6 +48,7 @@ class Sink:
         self._log, self._lake, self._settings, self._member = log, lake, settings, member
         self._folding = Folding(artifacts)
         self._buffer = RowBuffer()
+        self._payload_bytes = 0
         self._start: Positions = {}
         self._next: Positions = {}
         """Next offset wanted, by partition that is ours."""
@@ -121,6 +124,7 @@ class Sink:
 
     def _drop(self) -> None:
         self._buffer.clear()
+        self._payload_bytes = 0
         self._next = dict(self._start)
 
     def _take(self, subscription: Subscription, record: Record) -> bool:
@@ -135,6 +139,7 @@ class Sink:
         if not self._buffer.size:
             self._since = time.monotonic()
         self._buffer.add(self._folding.rows(record))
+        self._payload_bytes += len(record.event.data) if record.event else 0
         self._next[part] = offset + 1
         return True
 
@@ -153,7 +158,7 @@ class Sink:
         if not self._pending():
             return False
         now = time.monotonic()
-        if self._buffer.size >= self._settings.sink_flush_rows:
+        if self._buffer.size >= self._settings.sink_flush_rows or self._payload_bytes >= _FLUSH_BYTES:
             return True
         return now >= self._rested and (idle or now - self._since >= self._settings.sink_flush_interval_s)
 
@@ -165,6 +170,7 @@ class Sink:
         self._lake.commit(self._buffer.tables(), {part: self._start[part] for part in end}, end)
         self._start = dict(self._next)
         self._buffer.clear()
+        self._payload_bytes = 0
         self.flushes += 1
         hit("sink:before_offset_commit")
         try:

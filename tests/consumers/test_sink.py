@@ -6,6 +6,7 @@ import threading
 from collections.abc import Iterator
 from typing import Any
 
+import msgspec
 import pytest
 
 from artifacts.store import DirectoryStore
@@ -184,6 +185,20 @@ def test_a_failed_write_is_made_good(
     assert not failing
     assert sorted(rows(lake, "select id from events")) == sorted((event.id,) for _, event in story.told)
     assert lake.verify() == []
+
+
+def test_heavy_turns_are_flushed_before_they_pile_up(
+        log: EventLog, lake: Lake, artifacts: DirectoryStore, settings: Settings, story: Story,
+        monkeypatch: pytest.MonkeyPatch) -> None:
+    story.start("e")
+    for number in range(29):
+        story.turn("e", number)
+    append(log, story.told)
+    monkeypatch.setattr("consumers.sink._POLL_RECORDS", 5)
+    monkeypatch.setattr("consumers.sink._FLUSH_BYTES", 5 * len(story.told[-1][1].data))
+    patient = msgspec.structs.replace(settings, sink_flush_interval_s=3600.0)
+    assert drain(log, lake, artifacts, patient).flushes >= 5
+    assert rows(lake, "select count(*) from turns") == [(29,)]
 
 
 def test_a_sink_that_lost_a_race_goes_on_from_where_the_winner_is(
