@@ -22,7 +22,7 @@ from pipelines.rooms import Rooms
 from schemas.errors import ConfigError, TrainingError
 from training.batch import Built, next_step, seal
 from training.manifest import Manifest, load_manifest
-from training.spec import BatchSpec
+from training.spec import BatchSpec, first_spec
 
 GROUP = "headrace"
 trajectory_lake = dg.AssetSpec(
@@ -87,7 +87,7 @@ def inspected(manifest: Manifest, batch: bytes, rooms: Rooms) -> list[CheckOutco
 def _spec(config: BatchConfig, run_id: str, rooms: Rooms) -> BatchSpec:
     if not config.spec:
         before = next_step(run_id, rooms.lake, rooms.artifacts, rooms.lake.snapshot())[1]
-        return before.spec if before else BatchSpec()
+        return before.spec if before else first_spec(rooms.settings)
     try:
         return msgspec.convert(config.spec, BatchSpec)
     except msgspec.ValidationError as wrong:

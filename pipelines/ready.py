@@ -36,16 +36,17 @@ def snapshot_digest(snapshot: Mapping[str, int]) -> str:
 
 
 def due(run_id: str, lake: Lake, artifacts: ArtifactStore, snapshot: Mapping[str, int],
-        spec: BatchSpec | None = None) -> Due | None:
-    """None while the lake does not hold enough for the run's next batch. Without a spec: the one of its last batch."""
+        first: BatchSpec) -> Due | None:
+    """None while the lake does not hold enough for the run's next batch, which is made as its last one was; `first`
+    is for a run without one."""
     step, before = next_step(run_id, lake, artifacts, snapshot)
-    spec = spec or (before.spec if before else BatchSpec())
+    spec = before.spec if before else first
     abandoned = before.abandoned_groups if before else []
     members = read_members(run_id, lake, snapshot)
     found = select(members, spec, step, newest_event_us(run_id, lake, snapshot), abandoned)
     return Due(run_id, step, spec) if found else None
 
 
-def all_due(lake: Lake, artifacts: ArtifactStore, snapshot: Mapping[str, int]) -> list[Due]:
+def all_due(lake: Lake, artifacts: ArtifactStore, snapshot: Mapping[str, int], first: BatchSpec) -> list[Due]:
     runs = lake.sql(_WAITING, snapshot)["run_id"].to_pylist()
-    return [ready for run_id in runs if (ready := due(run_id, lake, artifacts, snapshot)) is not None]
+    return [ready for run_id in runs if (ready := due(run_id, lake, artifacts, snapshot, first)) is not None]

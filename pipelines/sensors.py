@@ -14,6 +14,7 @@ from pipelines.jobs import seal_batch
 from pipelines.partitions import PARTITIONS, training_runs
 from pipelines.ready import all_due
 from pipelines.resources import HeadraceResource
+from training.spec import first_spec
 
 _INTERVAL_S = 5
 
@@ -27,7 +28,7 @@ def batches_due(context: dg.SensorEvaluationContext,
     cursor = json.dumps(snapshot, sort_keys=True)
     if context.cursor == cursor:
         return dg.SkipReason("nothing came into the lake since the last look")
-    found = all_due(rooms.lake, rooms.artifacts, snapshot)
+    found = all_due(rooms.lake, rooms.artifacts, snapshot, first_spec(rooms.settings))
     fresh = [due.run_id for due in found if not context.instance.has_dynamic_partition(PARTITIONS, due.run_id)]
     requests = [dg.RunRequest(run_key=due.key(snapshot), partition_key=due.run_id, run_config=config_of(due.spec),
                               tags={"headrace/step": str(due.step)}) for due in found]

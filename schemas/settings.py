@@ -50,15 +50,14 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """Episodes in flight in one producer."""
     producer_attempts: int = 3
     """Attempts at an episode whose infrastructure failed."""
-    policy: str = "tiny"
     verify_workers: int = 2
     verify_deadline_s: float = 60.0
     sink_flush_interval_s: float = 0.5
     sink_flush_rows: int = 20000
     batch_max_staleness: int = 1
-    """Largest distance between the version that sampled a token and the version being trained."""
+    """Largest distance between the version that sampled a token and the version being trained, for new runs."""
     batch_group_timeout_s: float = 900.0
-    """Event time after which an incomplete group closes."""
+    """Event time after which an incomplete group closes, for new runs."""
     learner_processes: int = 1
 
 

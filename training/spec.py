@@ -10,6 +10,7 @@ from typing import Literal
 import msgspec
 
 from schemas.errors import ConfigError
+from schemas.settings import Settings
 
 
 class Optimization(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -87,6 +88,11 @@ class BatchSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
                 raise ConfigError(f"`{name}` of a batch must be positive", value=getattr(self, name))
         if self.algorithm == "grpo" and self.group_size < 2:
             raise ConfigError("a group needs at least two members to have an advantage", value=self.group_size)
+
+
+def first_spec(settings: Settings) -> BatchSpec:
+    """Of a run that has no batch yet, where nobody says otherwise; later batches are made as the one before."""
+    return BatchSpec(max_staleness=settings.batch_max_staleness, group_timeout_s=settings.batch_group_timeout_s)
 
 
 _POSITIVE = (

@@ -126,6 +126,8 @@ class Loop:
             algorithm="grpo",
             groups=self.plan.groups,
             group_size=self.plan.group_size,
+            max_staleness=self.rooms.settings.batch_max_staleness,
+            group_timeout_s=self.rooms.settings.batch_group_timeout_s,
             total_steps=self.plan.steps,
             seed=self.plan.seed,
             shuffle_rewards=self.plan.shuffle_rewards,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -31,14 +32,21 @@ def test_without_layers_all_is_default(monkeypatch: pytest.MonkeyPatch, tmp_path
 
 
 def test_each_layer_beats_the_one_below(file: Path) -> None:
-    file.write_text('home = "file"\npolicy = "file"\nlog = "file"\nverify_workers = 5\n')
-    environment = {"HEADRACE_POLICY": "environment", "HEADRACE_LOG": "environment"}
+    file.write_text('home = "file"\nlake = "file"\nlog = "file"\nverify_workers = 5\n')
+    environment = {"HEADRACE_LAKE": "environment", "HEADRACE_LOG": "environment"}
     resolved = resolve({"log": "flag", "artifacts": None}, environment, file)
     settings, sources = resolved.settings, resolved.sources
-    assert (settings.home, settings.policy, settings.log, settings.artifacts) == ("file", "environment", "flag", "")
+    assert (settings.home, settings.lake, settings.log, settings.artifacts) == ("file", "environment", "flag", "")
     assert settings.verify_workers == 5
-    assert (sources["home"], sources["policy"], sources["log"], sources["artifacts"]) == (
-        str(file), "HEADRACE_POLICY", "flag", "default")
+    assert (sources["home"], sources["lake"], sources["log"], sources["artifacts"]) == (
+        str(file), "HEADRACE_LAKE", "flag", "default")
+
+
+def test_no_setting_is_without_effect() -> None:
+    root = Path(__file__).parents[2]
+    code = "".join(path.read_text(encoding="utf-8") for room in root.iterdir() if (room / "__init__.py").exists()
+                   and room.name != "tests" for path in room.rglob("*.py"))
+    assert [key for key in KEYS if not re.search(rf"settings\.{key}\b", code)] == []
 
 
 def test_tables_of_the_file_are_prefixes(file: Path) -> None:

@@ -8,9 +8,10 @@ import msgspec
 import pytest
 
 from schemas.errors import ConfigError, TrainingError
+from schemas.settings import Settings
 from training.packing import first_fit, one_a_row
 from training.schedule import learning_rate, supervised_plan
-from training.spec import RECIPES, BatchSpec, Optimization
+from training.spec import RECIPES, BatchSpec, Optimization, first_spec
 
 
 def test_first_fit_takes_the_lowest_row_with_room():
@@ -64,3 +65,8 @@ def test_the_recipe_of_an_algorithm_is_filled_in_and_stored():
 def test_a_wrong_spec_is_refused_by_name(wrong: dict, words: str):
     with pytest.raises(ConfigError, match=words):
         BatchSpec(**wrong)
+
+
+def test_the_first_batch_of_a_run_obeys_the_settings():
+    spec = first_spec(Settings(batch_max_staleness=3, batch_group_timeout_s=60.0))
+    assert (spec.max_staleness, spec.group_timeout_s) == (3, 60.0)
