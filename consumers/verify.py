@@ -24,7 +24,7 @@ from artifacts.store import ArtifactStore
 from eventlog.log import EventLog, Subscription, TopicPartition
 from eventlog.member import static_member
 from sandboxes.sandbox import Backend
-from schemas.codec import decode_payload, make_event
+from schemas.codec import make_event, readable_payload
 from schemas.enums import ScoreStatus, Termination
 from schemas.envelope import Event, Record, wire_type
 from schemas.errors import SchemaError
@@ -219,10 +219,9 @@ class _Loop:
                     self._note_score(record.event)
 
     def _note_score(self, event: Event) -> None:
-        with contextlib.suppress(SchemaError):
-            payload = decode_payload(event)
-            if isinstance(payload, ScoreRecorded) and payload.cause == "live":
-                self._scored.add(payload.episode_id)
+        payload = readable_payload(event)
+        if isinstance(payload, ScoreRecorded) and payload.cause == "live":
+            self._scored.add(payload.episode_id)
 
     def _job(self, record: Record) -> Job | None:
         """The job that this record makes, if it is an admitted finish with something to score. Records of a partition

@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from artifacts.store import ArtifactStore
 from eventlog.log import EventLog
-from schemas.codec import decode_payload, make_event
+from schemas.codec import make_event, readable_payload
 from schemas.envelope import Event
 from schemas.events import EpisodeRequested, Limits, Payload, Sampling, TaskRegistered
 from schemas.ids import new_id, now_us, stable_id
@@ -38,7 +38,7 @@ def registered_tasks(log: EventLog) -> list[TaskRegistered]:
     """All tasks that the log knows, in the order of their first registration."""
     known: dict[str, TaskRegistered] = {}
     for event in _read(log, TASKS):
-        payload = decode_payload(event)
+        payload = readable_payload(event)
         if isinstance(payload, TaskRegistered):
             known.setdefault(event.id, payload)
     return list(known.values())

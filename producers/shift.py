@@ -27,9 +27,8 @@ from producers.starter import Starter
 from producers.tail import Tail
 from producers.writer import Lost
 from sandboxes.sandbox import Backend
-from schemas.codec import decode_payload
+from schemas.codec import readable_payload
 from schemas.envelope import Record, wire_type
-from schemas.errors import SchemaError
 from schemas.events import (
     CancelRequested,
     EpisodeFinished,
@@ -279,11 +278,4 @@ class Shift:
 
 
 def _payload(record: Record) -> Payload | None:
-    """None where it cannot be read: the sink keeps it as a dead letter."""
-    if record.event is None:
-        return None
-    try:
-        return decode_payload(record.event)
-    except SchemaError as wrong:
-        _LOGGER.warning("skipped a record of %s: %s", record.position.topic, wrong)
-        return None
+    return readable_payload(record.event) if record.event is not None else None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Callable
 
@@ -12,6 +13,7 @@ from schemas.errors import SchemaError
 from schemas.events import PAYLOADS, Payload, TurnGenerated
 from schemas.ids import new_id
 
+_LOGGER = logging.getLogger("headrace.schemas")
 _ENCODER = msgspec.msgpack.Encoder()
 _DECODERS: dict[tuple[str, int], msgspec.msgpack.Decoder[Payload]] = {
     (payload.NAME, payload.VERSION): msgspec.msgpack.Decoder(payload) for payload in PAYLOADS}
@@ -44,6 +46,16 @@ def decode_payload(event: Event) -> Payload | None:
     except (msgspec.MsgspecError, SchemaError, RecursionError) as wrong:
         raise SchemaError(f"payload of {event.type} violates its schema: {wrong}", where=f"event {event.id}") from None
     return payload
+
+
+def readable_payload(event: Event) -> Payload | None:
+    """Like `decode_payload`, and None for a payload that violates its schema: for readers of facts that go on without
+    it. The sink keeps it as a dead letter."""
+    try:
+        return decode_payload(event)
+    except SchemaError as wrong:
+        _LOGGER.warning("skipped an event: %s", wrong)
+        return None
 
 
 def _check_buffers(payload: Payload) -> None:

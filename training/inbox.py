@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from eventlog.log import EventLog
-from schemas.codec import decode_payload
+from schemas.codec import readable_payload
 from schemas.events import BatchSealed, Payload, StepCompleted, WeightsPublished
 from schemas.topics import TRAINING
 
@@ -39,7 +39,7 @@ class Inbox:
     def _read(self, timeout_s: float) -> None:
         for record in self._reader.poll(timeout_s):
             if record.event is not None and record.event.subject == self._run_id:
-                self._see(decode_payload(record.event))
+                self._see(readable_payload(record.event))
 
     def _see(self, payload: Payload | None) -> None:
         match payload:

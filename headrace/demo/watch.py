@@ -7,7 +7,7 @@ from collections.abc import Collection
 from typing import TYPE_CHECKING
 
 from schemas.admission import FINISHED, UNCLAIMED, Claim, admit
-from schemas.codec import decode_payload
+from schemas.codec import readable_payload
 from schemas.envelope import Record
 from schemas.events import (
     BatchSealed,
@@ -94,7 +94,7 @@ class Watch:
             self._claims[event.subject] = verdict.claim
             if not verdict.admitted or event.type != FINISHED:
                 return
-        match payload := decode_payload(event):
+        match payload := readable_payload(event):
             case EpisodeRequested() if payload.run_id == self._run_id:
                 self.requested.setdefault(payload.episode_id, payload)
             case EpisodeFinished():

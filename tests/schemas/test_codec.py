@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from schemas.codec import decode_payload, finite_or_none, make_event
+from schemas.codec import decode_payload, finite_or_none, make_event, readable_payload
 from schemas.envelope import Event, wire_type
 from schemas.errors import SchemaError
 from schemas.events import PAYLOADS, CancelRequested, Payload, TurnGenerated, WeightsPublished, fields_of
@@ -83,6 +83,11 @@ def test_a_violation_names_the_field_and_the_event(data: object, says: str) -> N
     assert caught.value.where == "event event-9"
     assert caught.value.what.startswith("payload of headrace.episode.cancel_requested.v1 violates its schema: ")
     assert caught.value.code == "schema"
+
+
+def test_readers_of_facts_pass_over_what_violates_its_schema() -> None:
+    assert readable_payload(_event({"episode_id": 7})) is None
+    assert readable_payload(_event({"episode_id": "e"})) == CancelRequested(episode_id="e")
 
 
 def test_a_nested_field_has_its_whole_path() -> None:
