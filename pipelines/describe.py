@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 SEALED = "sealed"
 _LATEST_STEPS = 100
 _HELD_OUT = """
-select coalesce(e.version_max, -1) as version, count(*) as episodes, avg(s.reward) as reward,
+select e.version_max as version, count(*) as episodes, avg(s.reward) as reward,
   stddev_samp(s.reward) / sqrt(count(*)) as standard_error
 from requests r join episodes e using (episode_id) join current_scores s using (episode_id)
-where r.run_id = $run and r.purpose = 'eval' and s.status = 'ok' group by 1 order by 1
+where r.run_id = $run and r.purpose = 'eval' and s.status = 'ok' and e.version_max is not null group by 1 order by 1
 """
 _STEPS = """
 select step, loss, grad_norm, kl, entropy, clip_fraction, tokens, wait_s, duration_s from steps

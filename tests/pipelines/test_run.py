@@ -188,6 +188,8 @@ def test_the_report_shows_held_out_reward_steps_and_accounts(world: Tampered) ->
     for version, reward in ((0, 0.25), (0, 0.75), (1, 1.0)):
         (held_out,) = world.request(f"held-out-{version}-{reward}", 1, purpose="eval")
         world.play(held_out, reward, version=version)
+    (script,) = world.request("scripted", 1, purpose="eval", policy="scripted:reference")
+    world.play(script, 0.0, logprobs=False)  # Sampled by no weights: no point of the curve.
     sealed = next_batch(world)
     assert sealed is not None
     world.append(StepCompleted(run_id=RUN, step=0, batch_id=sealed.batch_id, metrics={"loss": -0.5}, at=1), RUN)
@@ -202,7 +204,7 @@ def test_the_report_shows_held_out_reward_steps_and_accounts(world: Tampered) ->
     (step,) = [record.data for record in shown["step_metrics"].value.records]
     assert (step["step"], step["loss"], step["kl"]) == (0, -0.5, "")
     assert [record.data for record in shown["dispositions"].value.records] == [
-        {"disposition": "evaluated", "episodes": 3}, {"disposition": "trained", "episodes": 4}]
+        {"disposition": "evaluated", "episodes": 4}, {"disposition": "trained", "episodes": 4}]
 
 
 def test_dagster_speaks_to_its_file_only(world: Tampered, capfd: pytest.CaptureFixture[str],
