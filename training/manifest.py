@@ -72,8 +72,9 @@ def load_manifest(digest: str, artifacts: ArtifactStore) -> Manifest:
 
 _SOURCES = (
     "training.advantages", "training.batch", "training.batch_file", "training.manifest", "training.packing",
-    "training.selection", "training.sequences", "training.spec", "schemas.admission", "schemas.codec",
-    "schemas.events", "schemas.tokens", "schemas.transcript", "lake.history", "lake.relations", "lake.views")
+    "training.selection", "training.sequences", "training.spec", "schemas.admission", "schemas.codec", "schemas.enums",
+    "schemas.envelope", "schemas.events", "schemas.ids", "schemas.tokens", "schemas.transcript",
+    "lake.history", "lake.relations", "lake.views")
 _LIBRARIES = ("duckdb", "msgspec", "numpy", "pyarrow")
 
 

@@ -46,7 +46,7 @@ def trained_flags(sequence: Sequence, disposition: Disposition) -> list[bool]:
     """Which tokens enter the loss. The first token of a sequence is never predicted by anything."""
     if disposition != Disposition.TRAINED:
         return [False] * len(sequence.ids)
-    return [False, *sequence.generated[1:]]
+    return [generated and index > 0 for index, generated in enumerate(sequence.generated)]
 
 
 def _lacks_logprobs(sequence: Sequence) -> bool:

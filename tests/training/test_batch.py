@@ -222,6 +222,16 @@ def test_each_segment_is_a_sequence_and_a_first_token_is_never_trained(world: Wo
     assert sorted(rows) == [(0, 2, 1), (1, 2, 1)]
 
 
+def test_a_segment_without_a_token_is_an_empty_sequence(world: World):
+    ids = world.request("a", 2)
+    for episode_id, reward in zip(ids, [1.0, 0.0], strict=True):
+        world.play(episode_id, reward, turns=[([5], [3, 4]), ([], [])], segments=[0, 1])
+    world.group("b", [1.0, 0.0])
+    manifest = sealed_manifest(world)
+    rows = [(row.segment, row.tokens, row.trained_tokens) for row in manifest.rows if row.episode_id == ids[0]]
+    assert sorted(rows) == [(0, 3, 2), (1, 0, 0)]
+
+
 def test_evaluation_is_never_trained_on(world: World):
     for episode_id in world.request("e", 2, purpose="eval"):
         world.play(episode_id, 1.0)
