@@ -33,7 +33,7 @@ def commit_flush(table: Callable[[str], WriterTable], rows: Mapping[str, pa.Tabl
     events = table("events")
     for part in moved:
         at = events.position(part)
-        if at is not None and at != start[part]:
+        if (at or 0) != start[part]:
             raise CommitConflictError("the lake stands elsewhere than this flush starts: another sink wrote",
                                       where=f"{part[0]}-{part[1]}", value={"lake": at, "flush": start[part]})
     hit("sink:before_write")

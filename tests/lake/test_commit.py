@@ -150,6 +150,17 @@ def test_a_flush_must_start_where_the_lake_stands(lake: Lake, artifacts: Directo
                     {part: offset + 1 for part, offset in end.items()})
 
 
+def test_the_first_flush_of_a_lake_starts_at_the_beginning(
+        lake: Lake, artifacts: DirectoryStore, story: Story) -> None:
+    records = told(story)
+    folding = Folding(artifacts)
+    flush_of(folding, records[:6])
+    lake.bind(IDENTITY)
+    with pytest.raises(CommitConflictError, match="stands elsewhere"):
+        lake.commit(*flush_of(folding, records[6:]))
+    assert lake.positions() == {} and contents(lake)["events"] == []
+
+
 def test_another_log_is_refused(lake: Lake, artifacts: DirectoryStore, story: Story) -> None:
     pour(lake, artifacts, told(story))
     fresh = open_lake(Settings(home=str(lake.root.parent)), artifacts)
