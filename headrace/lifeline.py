@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import ctypes
 import os
 import signal
-import sys
 from collections.abc import Mapping
 
+from schemas.lifeline import die_with_parent
+
 PARENT_VARIABLE = "_HEADRACE_PARENT"
-_PR_SET_PDEATHSIG = 1
 
 
 def child_environment(extra: Mapping[str, str]) -> dict[str, str]:
@@ -20,9 +19,7 @@ def child_environment(extra: Mapping[str, str]) -> dict[str, str]:
 def attach() -> None:
     """Called first thing in every process; does nothing in one that was not started by a supervisor."""
     parent = os.environ.pop(PARENT_VARIABLE, "")
-    if not parent or sys.platform != "linux":
+    if not parent:
         return
-    ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != int(parent):
-        os._exit(1)
+    die_with_parent(lambda pid: pid == int(parent))
     signal.signal(signal.SIGINT, signal.SIG_IGN)

@@ -8,18 +8,16 @@ worker has said what was wrong.
 
 from __future__ import annotations
 
-import ctypes
 import logging
 import os
-import signal
 import socket
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from schemas.lifeline import die_with_parent
 from schemas.settings import Settings
 
-_PR_SET_PDEATHSIG = 1
 _MODULE = "training.launch"
 
 
@@ -40,12 +38,8 @@ def learner_command(settings: Settings, run_id: str, base: Path, *, steps: int |
 
 def die_with_launcher() -> None:
     """Called first thing in a worker: torchrun gives it a session of its own, so it must follow its agent itself."""
-    if "TORCHELASTIC_RUN_ID" not in os.environ or sys.platform != "linux":
-        return
-    ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    # The agent may have died before the line above: then somebody else is the parent by now.
-    if _MODULE.encode() not in _command_line(os.getppid()):
-        os._exit(1)
+    if "TORCHELASTIC_RUN_ID" in os.environ:
+        die_with_parent(lambda pid: _MODULE.encode() in _command_line(pid))
 
 
 def main(arguments: Sequence[str]) -> int:
