@@ -89,6 +89,7 @@ def test_working_directory_and_exports_do_not_carry_over(sandbox: Sandbox) -> No
     assert shell(sandbox, "cd folder; export A=1; cat inner.txt") == b"inner"
     assert shell(sandbox, "cat data.txt; printf %s \"$A\"") == b"hello\n"
     assert sandbox.exec(["cat", "inner.txt"], cwd="folder").stdout == b"inner"
+    assert b"OLDPWD" not in sandbox.exec(["env"], cwd="folder").stdout
     nowhere = sandbox.exec(["true"], cwd="nowhere")
     assert nowhere.exit_code == 126 and nowhere.stderr.endswith(b"nowhere: no such folder\n")
 

@@ -122,6 +122,8 @@ assert other.exec(["ls", "f"]).stdout == b"b\\n"
 spoil = "import os\\nfor n in (0, 1, 2): os.fchmod(n, 0)"
 assert other.exec(["python3", "-c", spoil], stdin=b"x").exit_code == 0
 assert other.exec(["cat"], stdin=b"next").stdout == b"next"
+for path in ("/x", "/etc/x", "/etc/passwd", "/dev/x", "/usr/x", "/opt/python/bin/x", "/proc/sys/kernel/core_pattern"):
+    assert other.exec(["sh", "-c", "echo y >> " + path]).exit_code == 2, path
 assert b"Permission denied" in other.exec(["ls", "/proc/1/fd"]).stderr
 assert other.exec(["sh", "-c", "sleep 60 & sleep 60"], deadline_s=0.3).timed_out
 bomb = '''import os, time
