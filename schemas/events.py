@@ -37,6 +37,11 @@ class Sampling(msgspec.Struct, frozen=True, kw_only=True):
     max_tokens: Int64 = 512
     seed: Int64 = 0
 
+    @property
+    def distribution(self) -> str:
+        """Which distribution tokens are drawn from, as `turn.generated.sampler` says it."""
+        return f"temperature={self.temperature:g} top_p={self.top_p:g} top_k={self.top_k}"
+
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
     max_turns: Int64 = 16

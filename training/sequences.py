@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from schemas.enums import Disposition
 from schemas.errors import SchemaError
+from schemas.events import Sampling
 from schemas.tokens import unpack_ids
 from schemas.transcript import Sequence, Transcript
 from training.spec import BatchSpec
@@ -28,7 +29,8 @@ class Material(NamedTuple):
 
 
 def material(transcript: Transcript | None, spec: BatchSpec) -> Material:
-    """Rules in order: no history, no token, tokens sampled after others than recorded, no logprobs, too long."""
+    """Rules in order: no history, no token, tokens sampled after others than recorded, no logprobs, another
+    distribution than the learner's, too long."""
     if transcript is None or not any(turn.generated.generated for turn in transcript.turns):
         return Material([], Disposition.FILTERED, "no_tokens")
     try:
@@ -37,6 +39,8 @@ def material(transcript: Transcript | None, spec: BatchSpec) -> Material:
         return Material(_unchecked(transcript), Disposition.MASKED, "prefix_mismatch")
     if spec.algorithm == "grpo" and any(_lacks_logprobs(sequence) for sequence in sequences):
         return Material([], Disposition.FILTERED, "no_logprobs")
+    if spec.algorithm == "grpo" and _sampled_otherwise(transcript, spec):
+        return Material([], Disposition.FILTERED, "other_distribution")
     if any(len(sequence.ids) > spec.sequence_length for sequence in sequences):
         return Material(sequences, Disposition.MASKED, "too_long")
     return Material(sequences, Disposition.TRAINED, "")
@@ -52,6 +56,14 @@ def trained_flags(sequence: Sequence, disposition: Disposition) -> list[bool]:
 def _lacks_logprobs(sequence: Sequence) -> bool:
     return any(generated and logprob is None
                for generated, logprob in zip(sequence.generated, sequence.logprobs, strict=True))
+
+
+def _sampled_otherwise(transcript: Transcript, spec: BatchSpec) -> bool:
+    """Logprobs of another temperature, or of a truncated distribution, are no denominator for the learner's ratio. A
+    sampler that does not tell is trusted."""
+    wanted = Sampling(temperature=spec.temperature).distribution
+    told = {turn.generated.sampler for turn in transcript.turns}
+    return any(sampler.startswith("temperature=") and sampler != wanted for sampler in told)
 
 
 def _unchecked(transcript: Transcript) -> list[Sequence]:

@@ -61,11 +61,10 @@ class LocalPolicy:
             row.limit = 0
             raise
         ended = row.ids[-1] == self._template.stop
-        sampling = request.sampling
         return Generation(
             ids=row.ids, text=self._tokenizer.decode(row.ids[:-1] if ended else row.ids), logprobs=row.logprobs,
             versions=[(version, len(row.ids))], finish_reason="stop" if ended else "length",
-            sampler=f"temperature={sampling.temperature:g} top_p={sampling.top_p:g} top_k={sampling.top_k}")
+            sampler=request.sampling.distribution)
 
     def _enqueue(self, request: TurnRequest) -> tuple[Row, int]:
         room = self._config.max_position_embeddings - len(request.context)

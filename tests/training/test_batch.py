@@ -6,9 +6,10 @@ from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
 
+import msgspec
 import pytest
 
-from schemas.events import BatchSealed
+from schemas.events import BatchSealed, Sampling
 from tests.training.world import OTHER_PREFIX, RUN, SECOND, World
 from training.accounts import close_books
 from training.advantages import group_advantages
@@ -210,6 +211,18 @@ def test_turns_without_logprobs_and_too_long_ones_are_named_never_cut(world: Wor
     rows = {row.episode_id: row for row in manifest.rows}
     assert (rows[long].tokens, rows[long].trained_tokens) == (17, 0)
     assert rows[left].advantage == group_advantages([1.0, 0.0])[0]
+
+
+@pytest.mark.parametrize("sampling", [Sampling(temperature=0.5), Sampling(top_p=0.9), Sampling(top_k=5)])
+def test_turns_of_another_distribution_than_the_learners_are_named(world: World, sampling: Sampling):
+    first, second, third = world.request("a", 3)
+    world.play(first, 1.0, sampler=Sampling(seed=7).distribution)
+    world.play(second, 0.0, sampler="an engine that does not say")
+    world.play(third, 0.5, sampler=sampling.distribution)
+    world.group("b", [1.0, 0.0, 0.5])
+    manifest = sealed_manifest(world, msgspec.structs.replace(SMALL, group_size=3))
+    assert [said(manifest)[episode_id] for episode_id in (first, second, third)] == [
+        ("trained", ""), ("trained", ""), ("filtered", "other_distribution")]
 
 
 def test_each_segment_is_a_sequence_and_a_first_token_is_never_trained(world: World):

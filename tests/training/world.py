@@ -66,14 +66,15 @@ class World:
 
     def play(self, episode_id: str, reward: float | None = 1.0, *, termination: str = "completed",
              status: str | None = "ok", turns: Sequence[tuple[list[int], list[int]]] = (([5, 6], [7, 8]), ([9], [10])),
-             logprobs: bool = True, prefix: str | None = None, version: int = 0, segments: Sequence[int] = ()) -> None:
+             logprobs: bool = True, prefix: str | None = None, version: int = 0, segments: Sequence[int] = (),
+             sampler: str = "") -> None:
         """One whole episode, then its score unless `status` is None."""
         submits = termination not in ("cancelled", "infra_failure")
         submission = store_submission(Submission(
             task_id="task", task_digest=digest(b""), workspace=None, answer=episode_id), self.artifacts)
         story: list[Payload] = [EpisodeStarted(
             run_id=RUN, task_id="task", policy="tiny", sandbox=SandboxInfo(backend="process"), at=self.now_us)]
-        story += _turns(turns, logprobs, prefix, version, segments, self.now_us)
+        story += _turns(turns, logprobs, prefix, version, segments, sampler, self.now_us)
         story.append(EpisodeFinished(
             termination=termination, failure_kind="oom" if termination == "infra_failure" else None, turns=len(turns),
             submission=submission if submits else None, at=self.now_us))
@@ -104,7 +105,7 @@ class World:
 
 
 def _turns(turns: Sequence[tuple[list[int], list[int]]], logprobs: bool, prefix: str | None, version: int,
-           segments: Sequence[int], at: int) -> list[Payload]:
+           segments: Sequence[int], sampler: str, at: int) -> list[Payload]:
     told: list[Payload] = []
     seen: dict[int, PrefixDigest] = {}
     for number, (context, generated) in enumerate(turns):
@@ -114,7 +115,7 @@ def _turns(turns: Sequence[tuple[list[int], list[int]]], logprobs: bool, prefix:
         told.append(TurnGenerated(
             turn=number, segment=segment, context=pack_ids(context), generated=pack_ids(generated),
             logprobs=pack_logprobs([-0.5] * len(generated)) if logprobs else None,
-            versions=[(version, len(generated))] if logprobs else [], prefix=prefix or before.value(),
+            versions=[(version, len(generated))] if logprobs else [], prefix=prefix or before.value(), sampler=sampler,
             started_at=at, finished_at=at))
         before.add(pack_ids(generated))
     return told
