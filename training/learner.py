@@ -30,7 +30,7 @@ from training.batch_file import decode_batch
 from training.inbox import Inbox
 from training.launch import die_with_launcher
 from training.manifest import load_manifest
-from training.publish import copy_weights
+from training.publish import copy_weights, weights_digest
 
 if TYPE_CHECKING:
     import torch
@@ -177,9 +177,8 @@ def _settings(options: argparse.Namespace) -> Settings:
 def _learn(settings: Settings, run_id: str, base: Path, steps: int | None) -> None:
     publisher = Publisher(settings, run_id) if int(os.environ.get("RANK", "0")) == 0 else None
     try:
-        if publisher and 0 not in publisher.inbox.weights:
-            path = weights_path(run_id, 0)
-            publisher.weights(0, copy_weights(base, Path(settings.home) / path), path)
+        if publisher:
+            _publish_base(publisher, base, Path(settings.home), run_id)
         import torch
 
         from training.cpu import cuda_on_cpu
@@ -191,6 +190,16 @@ def _learn(settings: Settings, run_id: str, base: Path, steps: int | None) -> No
     finally:
         if publisher:
             publisher.close()
+
+
+def _publish_base(publisher: Publisher, base: Path, home: Path, run_id: str) -> None:
+    """Version 0. A run that has one is trained from those very weights, or not at all."""
+    known, path = publisher.inbox.weights.get(0), weights_path(run_id, 0)
+    if known is None:
+        publisher.weights(0, copy_weights(base, home / path), path)
+    elif weights_digest(base) != known.digest:
+        raise TrainingError("the run began from another base", where=str(base), value=f"version 0 is {known.digest}",
+                            hint=f"give --base {home / path}, or start a new run")
 
 
 if __name__ == "__main__":

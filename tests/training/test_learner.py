@@ -131,3 +131,12 @@ def test_a_base_that_is_none_is_one_paragraph(sealed: Path, tmp_path: Path, caps
     (tmp_path / "base" / "model.safetensors").unlink()
     assert main(arguments(tmp_path)) == 1
     assert "error[training]: weights of the base cannot be read" in capsys.readouterr().err
+
+
+def test_a_run_is_never_trained_from_another_base_than_it_began_with(
+        sealed: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    shutil.copytree(sealed, tmp_path, dirs_exist_ok=True)
+    assert main(arguments(tmp_path, steps=0)) == 0
+    (tmp_path / "base" / "model.safetensors").write_bytes(b"other weights")
+    assert main(arguments(tmp_path, steps=0)) == 1
+    assert "error[training]: the run began from another base" in capsys.readouterr().err
