@@ -28,7 +28,7 @@ from producers.tail import Tail
 from producers.writer import Lost
 from sandboxes.sandbox import Backend
 from schemas.codec import readable_payload
-from schemas.envelope import Record, wire_type
+from schemas.envelope import Record
 from schemas.events import (
     CancelRequested,
     EpisodeFinished,
@@ -47,7 +47,6 @@ RETAKE_S = 15.0
 """When to look again at an episode of ours that another writer took."""
 COMMIT_S = 1.0
 REPORT_S = 30.0
-_REQUESTED = wire_type("episode.requested")
 _LOGGER = logging.getLogger("headrace.producer")
 
 
@@ -142,11 +141,11 @@ class Shift:
 
     def _see_facts(self, records: list[Record]) -> None:
         for record in records:
-            topic, event = record.position.topic, record.event
+            topic = record.position.topic
             if topic == TRAJECTORIES:
                 self._ownership.see(record)
-            elif topic == REQUESTS and event is not None and event.type == _REQUESTED:
-                self._wanted.add(event.subject)
+            elif topic == REQUESTS and isinstance(asked := _payload(record), EpisodeRequested):
+                self._wanted.add(asked.episode_id)
             elif topic == TRAINING and isinstance(published := _payload(record), WeightsPublished):
                 self._desk.published(published)
         if self._wanted:

@@ -153,22 +153,14 @@ def test_an_unknown_policy_is_infrastructures_failure(world: World) -> None:
     assert (finished.termination, finished.failure_kind) == ("infra_failure", "config")
 
 
-def test_a_request_that_cannot_be_read_is_passed_over(world: World) -> None:
+def test_a_request_that_cannot_be_read_is_passed_over_and_nobody_waits_for_its_episode(world: World) -> None:
     from schemas.envelope import Event, wire_type
 
     damaged = Event(id="x", source="s", type=wire_type("episode.requested"), subject="x", sequence=0, time_us=1,
                     data=msgspec.msgpack.encode({"episode_id": 3}))
     world.log.append(REQUESTS, [damaged]).result()
     world.request(training_tasks(0, 0, 2), "scripted:empty")
-    stop, finished = threading.Event(), []
-
-    def count(done: object) -> None:
-        finished.append(done)
-        if len(finished) == 2:
-            stop.set()
-
-    Producer(world.log, world.artifacts, world.backend, world.settings, on_finished=count).run(stop)
-    assert len(finished) == 2
+    assert len(world.produce()) == 2
 
 
 def test_a_turn_that_was_cut_off_is_not_run_by_halves(world: World, tmp_path: Path) -> None:
