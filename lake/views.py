@@ -47,11 +47,13 @@ qualify row_number() over (partition by run_id, episode_id order by {_LOG_ORDER}
 """
 
 _DISPOSITIONS = """
-with begun as (select distinct subject as episode_id from raw_events where topic = 'trajectories' and admitted),
+with begun as (
+  select subject as episode_id, bool_or(type = 'episode.finished') as closed from raw_events
+  where topic = 'trajectories' and admitted group by 1),
 facts as (
-  select r.run_id, r.episode_id, r.purpose, b.episode_id is not null as begun, c.episode_id is not null as called_off,
-    e.episode_id is not null as finished, e.termination, e.failure_kind, e.submission, s.status,
-    d.disposition as decided, d.reason as decided_by, d.batch_id
+  select r.run_id, r.episode_id, r.purpose, b.episode_id is not null as begun, b.closed,
+    c.episode_id is not null as called_off, e.episode_id is not null as finished, e.termination, e.failure_kind,
+    e.submission, s.status, d.disposition as decided, d.reason as decided_by, d.batch_id
   from requests r
   left join batch_dispositions d on d.run_id = r.run_id and d.episode_id = r.episode_id
   left join raw_episodes e on e.episode_id = r.episode_id
@@ -61,6 +63,7 @@ facts as (
 ruled as (
   select run_id, episode_id, batch_id, case
     when decided is not null then {'disposition': decided, 'reason': decided_by}
+    when not finished and closed then {'disposition': 'infra_failed', 'reason': 'unreadable_finish'}
     when not finished then {'disposition': 'pending', 'reason': case
       when called_off then 'cancel_requested' when begun then 'unfinished' else 'not_started' end}
     when termination = 'cancelled' then {'disposition': 'cancelled', 'reason': 'finished_cancelled'}

@@ -9,8 +9,11 @@ import pytest
 from artifacts.store import DirectoryStore
 from lake.lake import Lake
 from lake.views import PUBLIC
+from schemas.admission import FINISHED
 from schemas.enums import Disposition
+from schemas.envelope import Event
 from schemas.errors import QueryError
+from schemas.topics import TRAJECTORIES
 from tests.lake.histories import Story, pour, records_of, rows, whole_story
 
 CONTRACT = {
@@ -179,6 +182,17 @@ def test_every_requested_episode_has_exactly_its_disposition(
     assert {disposition for _, disposition, _, _ in found} == set(Disposition)
     decided = {"trained", "masked", "stale", "surplus", "filtered"}
     assert all((batch == "batch-1") == (disposition in decided) for _, disposition, _, batch in found)
+    assert lake.verify() == []
+
+
+def test_an_episode_whose_finish_cannot_be_read_is_not_pending_for_ever(
+        lake: Lake, artifacts: DirectoryStore, story: Story) -> None:
+    story.request("e")
+    story.start("e")
+    story.told.append((TRAJECTORIES, Event("f", "writer-1", FINISHED, "e", 1, story.time_us, b"\x80")))
+    pour(lake, artifacts, records_of(story.told))
+    assert rows(lake, "select disposition, reason from dispositions") == [("infra_failed", "unreadable_finish")]
+    assert rows(lake, "select count(*) from dead_letters") == [(1,)]
     assert lake.verify() == []
 
 
