@@ -2,27 +2,32 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 import time
+from typing import TextIO
 
 from schemas.events import StepCompleted
 
 _PLAIN_EVERY_S = 10.0
 _BAR_WIDTH = 24
+_ERASE = "\x1b[K"
+"""To the end of the line (ECMA-48, EL)."""
 
 
 class Screen:
-    def __init__(self, total_steps: int) -> None:
-        self._terminal = sys.stdout.isatty()
+    def __init__(self, total_steps: int, file: TextIO | None = None) -> None:
+        self._file = file or sys.stdout
+        self._terminal = self._file.isatty()
         self._total = total_steps
         self._done = 0
         self._began = self._spoke = time.monotonic()
-        self._drawn = ""
+        self._drawn = False
 
     def line(self, text: str) -> None:
         """A line that stays."""
         self._clear()
-        print(f"[{time.monotonic() - self._began:5.1f} s] {text}", flush=True)
+        print(f"[{time.monotonic() - self._began:5.1f} s] {text}", file=self._file, flush=True)
         self._spoke = time.monotonic()
 
     stage = note = line
@@ -32,9 +37,9 @@ class Screen:
         if self._terminal:
             filled = _BAR_WIDTH * self._done // max(1, self._total)
             bar = "█" * filled + "░" * (_BAR_WIDTH - filled)
-            self._clear()
-            self._drawn = f"{bar} {self._done}/{self._total} steps · {what}{counted}"
-            print(self._drawn, end="", flush=True)
+            text = f"{bar} {self._done}/{self._total} steps · {what}{counted}"
+            print(f"\r{text[: shutil.get_terminal_size().columns - 1]}{_ERASE}", end="", file=self._file, flush=True)
+            self._drawn = True
         elif time.monotonic() - self._spoke > _PLAIN_EVERY_S:
             self.line(f"waiting for {what}{counted}")
 
@@ -53,8 +58,8 @@ class Screen:
 
     def _clear(self) -> None:
         if self._drawn:
-            print(f"\r{' ' * len(self._drawn)}\r", end="", flush=True)
-            self._drawn = ""
+            print(f"\r{_ERASE}", end="", file=self._file, flush=True)
+            self._drawn = False
 
 
 def _number(value: float | None) -> str:
