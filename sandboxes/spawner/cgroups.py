@@ -113,7 +113,17 @@ def join(parents: Parents, name: str, pid: int) -> None:
 def remove(parents: Parents, name: str) -> None:
     for folder in dict.fromkeys((parents.memory, parents.pids)):
         with contextlib.suppress(OSError):
-            os.rmdir(f"{folder}/{name}" if name else folder)
+            os.rmdir(f"{folder}/{name}")
+
+
+def remove_all(parents: Parents) -> None:
+    """The owner's cgroups, when all that ran in them is dead."""
+    for folder in dict.fromkeys((parents.memory, parents.pids)):
+        with contextlib.suppress(OSError):
+            for name in os.listdir(folder):
+                if os.path.isdir(f"{folder}/{name}"):
+                    os.rmdir(f"{folder}/{name}")
+            os.rmdir(folder)
 
 
 def oom_kills(parents: Parents, name: str) -> int:

@@ -1,6 +1,7 @@
 """The spawner's main loop: one thread, one epoll. Started by `sandboxes.helper`; `main` never returns to a caller.
 
-It ends, and everything that it made with it, when its owner ends (a pidfd says so) or closes the main socket.
+It ends when its owner ends (a pidfd says so) or closes the main socket. It is process 1 of a pid namespace: however it
+ends, the kernel kills every process that it started, at whatever point of its start, and mounts go with them.
 """
 
 from __future__ import annotations
@@ -29,16 +30,30 @@ def main() -> None:
     if os.getppid() != setup["owner"]:
         return
     main_socket = socket.socket(fileno=os.dup(0))
-    null = _reserve_descriptors()
     parents = cgroups.make_parents(setup["token"])
     try:
-        host = _enter(setup, parents, null)
+        unprivileged = mounts.leave_host()
+        child = os.fork()
+        if child:
+            _bury(child, [0, watch, main_socket.detach()], parents)
+            return
+        pid = int(os.readlink("/proc/self"))  # as the host counts
+        host = _enter(setup, unprivileged, parents, _reserve_descriptors())
     except OSError as wrong:
         wire.send(main_socket, {"error": f"{wrong.filename or 'its helper process'}: {wrong.strerror}"})
         return
-    wire.send(main_socket, {"user": host.user, "group": host.group, "layer_on_disk": host.layer_on_disk,
-                            "cgroups": parents._asdict() if parents else None})
+    wire.send(main_socket, {"pid": pid, "user": host.user, "group": host.group,
+                            "layer_on_disk": host.layer_on_disk, "cgroups": parents._asdict() if parents else None})
     _Loop(host, main_socket, watch).run()
+
+
+def _bury(child: int, descriptors: list[int], parents: cgroups.Parents | None) -> None:
+    """Wait for the spawner's end, which is the end of every process of its namespace, and take the cgroups away."""
+    for descriptor in descriptors:
+        os.close(descriptor)
+    os.waitpid(child, 0)
+    if parents:
+        cgroups.remove_all(parents)
 
 
 def _reserve_descriptors() -> int:
@@ -49,8 +64,9 @@ def _reserve_descriptors() -> int:
     return null
 
 
-def _enter(setup: dict[str, Any], parents: cgroups.Parents | None, null: int) -> Host:
-    unprivileged = mounts.enter_namespace()
+def _enter(setup: dict[str, Any], unprivileged: bool, parents: cgroups.Parents | None, null: int) -> Host:
+    mounts.split_off()
+    mounts.mount_own_proc()
     os.umask(0o022)
     if not unprivileged:
         os.setgroups([])
@@ -151,6 +167,9 @@ class _Loop:
         self._forget(life.info)
         if not life.adopt():
             return  # its end will tell
+        if life.waiting != "start":  # its end was asked for meanwhile
+            life.kill()
+            return
         life.waiting = ""
         life.reply({"started": True}, [*life.ends, life.workspace])
         life.close_ends()
@@ -206,7 +225,7 @@ class _Loop:
             self._end(life)
 
     def _shut_down(self) -> None:
-        """All sandboxes die first, so that their cgroups can go; the mounts go with this process."""
+        """Sandboxes are told that they end; what is left after a while, the end of this process ends."""
         self._forget(self.main.fileno())
         for life in list(self.lives):
             self._end(life)

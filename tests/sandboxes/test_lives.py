@@ -22,7 +22,15 @@ from sandboxes.sandbox import Backend, SandboxSpec
 from schemas.errors import SandboxError
 from tests.conftest import REPOSITORY
 from tests.sandboxes.conftest import open_here
-from tests.sandboxes.host import cgroups_of, descriptors_of, mounts_of, namespace_of, processes_in, wait_for_end
+from tests.sandboxes.host import (
+    cgroups_of,
+    descriptors_of,
+    members_of,
+    mounts_of,
+    namespace_of,
+    processes_in,
+    wait_for_end,
+)
 
 LIVES = 100
 
@@ -178,9 +186,10 @@ def test_kill_9_of_an_owner_leaves_no_process_and_no_mount(tmp_path: Path, artif
     assert reaper.reap(root) == 0 and (root / token).is_dir()
     inside = [pid for space in said["spaces"] for pid in processes_in(space)]  # type: ignore[attr-defined]
     assert len(inside) >= 3
+    helpers = members_of(os.getpgid(spawner))
     owner.kill()
     owner.communicate()
-    wait_for_end([spawner, *inside])
+    wait_for_end([*helpers, *inside])
     assert mounts_of() == before
     assert reaper.reap(root) == 1
     assert list(root.iterdir()) == [] and cgroups_of(token) == []
@@ -194,10 +203,11 @@ def test_kill_9_of_owner_and_spawner_together(tmp_path: Path, artifacts: Directo
     owner, said = start_owner(home, "bubblewrap")
     inside = [pid for space in said["spaces"] for pid in processes_in(space)]  # type: ignore[attr-defined]
     spawner = int(str(said["spawner"]))
+    helpers = members_of(os.getpgid(spawner))
     os.kill(spawner, signal.SIGKILL)
     owner.kill()
     owner.communicate()
-    wait_for_end([spawner, *inside])
+    wait_for_end([*helpers, *inside])
     assert mounts_of() == before
     opened = open_here("bubblewrap", home, artifacts)  # opening reaps
     assert [path.name for path in (home / "sandboxes").iterdir()] == [opened.folder.token]  # type: ignore[attr-defined]
@@ -242,6 +252,26 @@ def ordinary_folder() -> Iterator[Path]:
             os.seteuid(0)
 
 
+def test_cgroups_of_dead_owners_go_even_when_their_home_is_gone(bubblewrap: BubblewrapBackend, tmp_path: Path,
+                                                                artifacts: DirectoryStore) -> None:
+    if bubblewrap.parents is None:
+        pytest.skip("no cgroup can be made here: rlimits stand in")
+    ended = subprocess.Popen(["true"])
+    ended.wait()
+    pid, ticks, namespace, _ = bubblewrap.folder.token.split("-")
+    above = Path(bubblewrap.parents.memory).parent
+    dead = [above / f"headrace-{ended.pid}-1-{namespace}-x", above / f"headrace-{pid}-{int(ticks) - 1}-{namespace}-x"]
+    unknown = [above / f"headrace-{ended.pid}-1-{int(namespace) - 1}-x", above / "headrace-other"]
+    alive = [above / f"headrace-{pid}-{ticks}-{namespace}-x"]
+    for path in (*dead, *unknown, *alive):
+        (path / "leaf").mkdir(parents=True)
+    open_here("bubblewrap", tmp_path / "other-home", artifacts).close()
+    left = [path.exists() for path in (*dead, *unknown, *alive)]
+    for path in (*dead, *unknown, *alive):
+        reaper.remove_cgroup(path)
+    assert left == [False, False, True, True, True]
+
+
 def test_removing_a_folder_touches_nothing_outside(ordinary_folder: Path) -> None:
     outside = ordinary_folder / "outside"
     outside.mkdir()
@@ -258,3 +288,46 @@ def test_removing_a_folder_touches_nothing_outside(ordinary_folder: Path) -> Non
     assert (outside / "file").read_text() == "kept" and outside.stat().st_mode & 0o777 == 0o500
     assert (outside / "file").stat().st_mode & 0o777 == 0o400
     outside.chmod(0o700)
+
+
+BUSY = """
+import sys, threading
+from pathlib import Path
+from artifacts.store import DirectoryStore
+from sandboxes import open_backend
+from sandboxes.sandbox import SandboxSpec
+from schemas.settings import Settings
+home = Path(sys.argv[1])
+backend = open_backend(Settings(home=str(home)), DirectoryStore(home / "artifacts"))
+print(backend.folder.token, backend.spawner_pid, flush=True)
+def lives(number):
+    for _ in range(1000000):
+        backend.acquire(SandboxSpec()).close()
+        if number == 0:
+            print("one more", flush=True)
+for number in range(4):
+    threading.Thread(target=lives, args=(number,), daemon=True).start()
+threading.Event().wait()
+"""
+
+
+@pytest.mark.parametrize("killed", ["owner", "spawner"])
+def test_kill_9_while_sandboxes_start_and_end(killed: str, tmp_path: Path, artifacts: DirectoryStore) -> None:
+    """Whatever moment of a start it hits: bubblewrap itself leaves a process behind when it dies at the wrong one."""
+    open_here("bubblewrap", tmp_path / "probe", artifacts).close()
+    for number in range(8):
+        owner = subprocess.Popen([sys.executable, "-c", BUSY, str(tmp_path)], stdout=subprocess.PIPE, cwd=REPOSITORY,
+                                 stderr=subprocess.DEVNULL)
+        assert owner.stdout
+        token, spawner = owner.stdout.readline().decode().split()
+        group = os.getpgid(int(spawner))
+        for _ in range(1 + number % 3):
+            assert owner.stdout.readline()
+        os.kill(owner.pid if killed == "owner" else int(spawner), signal.SIGKILL)
+        wait_for_end(members_of(group), deadline_s=10)
+        owner.kill()
+        owner.communicate()
+        wait_for_end(members_of(group), deadline_s=10)
+        assert cgroups_of(token) == []
+    assert reaper.reap(tmp_path / "sandboxes") == 1  # each owner reaped the one before
+    assert list((tmp_path / "sandboxes").iterdir()) == []
