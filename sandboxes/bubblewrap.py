@@ -50,6 +50,7 @@ class BubblewrapBackend:
         except BaseException:
             self.folder.remove()
             raise
+        reaper.sweep_cgroups(reaper.cgroup_folders(self._spawner.parents))
         self.lowers = Lowers(self.folder.path / "lower", artifacts, self._spawner.owner)
         self.capabilities = CAPABILITIES.union(
             () if self._spawner.layer_on_disk else ("workspace_limit",),
@@ -100,7 +101,7 @@ class BubblewrapBackend:
 
     @property
     def spawner_pid(self) -> int:
-        return self._spawner.process.pid
+        return self._spawner.pid
 
     @property
     def parents(self) -> cgroups.Parents | None:

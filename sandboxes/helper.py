@@ -28,7 +28,10 @@ HINT = ("install it with `apt-get install bubblewrap` (user namespaces must be a
 
 
 class Spawner:
-    """One helper process. `user` and `group` own the files of sandboxes; None where that is simply us."""
+    """One helper process (`pid`), and its parent (`process`), which outlives it just so long as to tidy up.
+
+    `owner`: user and group of the files of sandboxes; None where that is simply us.
+    """
 
     def __init__(self, folder: OwnerFolder) -> None:
         bwrap = shutil.which("bwrap")
@@ -46,6 +49,7 @@ class Spawner:
         self._main.settimeout(_START_S)
         hello = self._hello(folder)
         self._main.settimeout(None)
+        self.pid: int = hello["pid"]
         self.owner = (hello["user"], hello["group"]) if os.geteuid() == 0 else None
         self.parents = cgroups.Parents(**hello["cgroups"]) if hello["cgroups"] else None
         self.layer_on_disk: bool = hello["layer_on_disk"]

@@ -37,7 +37,7 @@ class OwnerFolder:
     """This process's folder in the state directory, locked for as long as we live."""
 
     def __init__(self, root: Path) -> None:
-        self.token = f"{os.getpid()}-{new_id()[-12:]}"
+        self.token = f"{os.getpid()}-{started_ticks(os.getpid())}-{_process_namespace()}-{new_id()[-6:]}"
         self.path = root / self.token
         root.mkdir(parents=True, exist_ok=True)
         beside = root / f".{self.token}"
@@ -136,6 +136,20 @@ def remove_cgroup(path: Path, deadline_s: float = 2.0) -> None:
             if time.monotonic() > deadline:
                 return
             time.sleep(0.005)
+
+
+def sweep_cgroups(folders: list[str]) -> None:
+    """Beside an owner's cgroups, remove those of dead owners, whose homes may be gone and never be reaped."""
+    for above in {Path(folder).parent for folder in folders}:
+        for path in above.glob(cgroups.name_of("*")):
+            pid, ticks, namespace, *_ = [*path.name.split("-")[1:], "", ""]
+            if namespace == str(_process_namespace()) and started_ticks(int(pid)) != int(ticks):
+                remove_cgroup(path)
+
+
+def _process_namespace() -> int:
+    """Process ids mean nothing outside of it."""
+    return os.stat("/proc/self/ns/pid").st_ino
 
 
 def _members(path: Path) -> list[int]:

@@ -54,7 +54,6 @@ class Life:
         self.outer = self.inner = self.info = -1
         self.said = b""
         self.ends: list[int] = []
-        self.error_end = -1
 
     def prepare(self) -> None:
         """Fresh upper layer over the lower one, read-only mounts, all in the namespace that we are in; the cgroup."""
@@ -126,7 +125,7 @@ class Life:
         host = self.host
         return [
             host.bwrap, "--unshare-all", "--unshare-user", "--uid", str(INSIDE_USER), "--gid", str(INSIDE_USER),
-            "--hostname", "sandbox", "--die-with-parent", "--new-session", "--as-pid-1", "--cap-drop", "ALL",
+            "--hostname", "sandbox", "--new-session", "--as-pid-1", "--cap-drop", "ALL",
             "--dev-bind", host.view.path, "/", "--proc", "/proc",
             # A user whose host uid is 0 could write there, whatever its capabilities.
             "--ro-bind", "/proc/sys", "/proc/sys",
@@ -160,10 +159,14 @@ class Life:
         self.workspace = self.namespace = -1
 
     def kill(self) -> None:
-        """Kill process 1, and the kernel kills all others with it before it lets go of it."""
-        if self.outer >= 0:
+        """Kill process 1, and the kernel kills all others with it before it lets go of it.
+
+        While process 1 is not known yet nothing is done: bubblewrap's own process must not die before it has let
+        process 1 go on, or that waits for ever.
+        """
+        if self.inner >= 0:
             with contextlib.suppress(ProcessLookupError):
-                signal.pidfd_send_signal(self.inner if self.inner >= 0 else self.outer, signal.SIGKILL)
+                signal.pidfd_send_signal(self.inner, signal.SIGKILL)
 
     def reap(self) -> int:
         """The bubblewrap process has ended, so no process of this sandbox is left."""

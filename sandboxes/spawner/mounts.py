@@ -11,7 +11,7 @@ import ctypes
 import os
 
 RDONLY, NOSUID, NODEV, NOEXEC, _REMOUNT, _BIND, _REC, _PRIVATE = 1, 2, 4, 8, 32, 4096, 16384, 1 << 18
-_NEWNS, _NEWUSER, _DETACH = 0x00020000, 0x10000000, 2
+_NEWNS, _NEWUSER, _NEWPID, _DETACH = 0x00020000, 0x10000000, 0x20000000, 2
 _MOUNT_SETATTR, _AT_FDCWD, _AT_RECURSIVE = 442, -100, 0x8000
 _libc = ctypes.CDLL(None, use_errno=True)
 # A folder that nobody needs here, and that every user may pass through.
@@ -53,22 +53,22 @@ def detach(target: str) -> None:
     _libc.umount2(os.fsencode(target), _DETACH)
 
 
-def enter_namespace() -> bool:
-    """A private mount namespace; True when it came with a user namespace because we are not root."""
+def leave_host() -> bool:
+    """Our next child is process 1 of a namespace; True when a user namespace was needed for it, as we are not root."""
     user, group = os.geteuid(), os.getegid()
     unprivileged = user != 0
-    _check(_libc.unshare(_NEWNS | (_NEWUSER if unprivileged else 0)), "namespaces are refused")
+    _check(_libc.unshare(_NEWPID | (_NEWUSER if unprivileged else 0)), "namespaces are refused")
     if unprivileged:
         for name, text in (("setgroups", "deny"), ("uid_map", f"{user} {user} 1"), ("gid_map", f"{group} {group} 1")):
             with open(f"/proc/self/{name}", "w") as file:
                 file.write(text)
-    mount("none", "/", None, _REC | _PRIVATE)
     return unprivileged
 
 
 def split_off() -> None:
-    """A copy of this mount namespace, for us alone."""
+    """A copy of this mount namespace, for us alone, from which nothing spreads."""
     _check(_libc.unshare(_NEWNS), "namespaces are refused")
+    mount("none", "/", None, _REC | _PRIVATE)
 
 
 def current_namespace() -> int:
@@ -77,6 +77,12 @@ def current_namespace() -> int:
 
 def go_to(namespace: int) -> None:
     _check(_libc.setns(namespace, _NEWNS), "namespace")
+
+
+def mount_own_proc() -> None:
+    """/proc as our pid namespace counts: bubblewrap looks up its child there."""
+    detach("/proc")  # without root it stays, hidden
+    mount("proc", "/proc", "proc", NOSUID | NODEV | NOEXEC)
 
 
 def make_stage() -> str:

@@ -54,3 +54,17 @@ def cgroups_of(token: str) -> list[Path]:
 
 def descriptors_of(pid: int | str = "self") -> int:
     return len(os.listdir(f"/proc/{pid}/fd"))
+
+
+def members_of(group: int) -> list[int]:
+    """Host pids of a process group: a spawner and what it started that has no session of its own yet."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                inside = os.getpgid(int(entry.name)) == group
+            except ProcessLookupError:
+                continue
+            if inside:
+                found.append(int(entry.name))
+    return found
