@@ -1,6 +1,7 @@
 """A system-call filter for sandboxes: what only widens the kernel's attack surface is refused with EPERM.
 
-Namespaces, mounts, kernel modules, keys, BPF, io_uring and the like. `clone3` says ENOSYS, because its flags cannot be
+Namespaces, mounts, kernel modules, keys, BPF, io_uring and the like; sockets of families that no network namespace
+holds (a vsock reaches the host of a virtual machine). `clone3` says ENOSYS, because its flags cannot be
 seen by a filter, and the C library then falls back to `clone`, whose flags can. Foreign architectures say ENOSYS.
 """
 
@@ -23,7 +24,9 @@ _CLONE3 = 435
 _X86_64 = (165, 166, 155, 167, 168, 169, 246, 320, 175, 313, 176, 321, 298, 323, 250, 248, 249, 308, 272, 304, 179, 163,
            103)
 _AARCH64 = (40, 39, 41, 224, 225, 142, 104, 294, 105, 273, 106, 280, 241, 282, 219, 217, 218, 268, 97, 265, 60, 89, 116)
-_MACHINES = {"x86_64": (0xC000003E, 56, _X86_64), "aarch64": (0xC00000B7, 220, _AARCH64)}
+_MACHINES = {"x86_64": (0xC000003E, 56, 41, _X86_64), "aarch64": (0xC00000B7, 220, 198, _AARCH64)}
+"""The architecture, its numbers of clone and socket, what is refused."""
+_CONFINED_FAMILIES = (1, 2, 10, 16)  # unix, IPv4, IPv6, netlink
 
 
 def seccomp_filter(machine: str | None = None) -> bytes:
@@ -31,7 +34,7 @@ def seccomp_filter(machine: str | None = None) -> bytes:
     known = _MACHINES.get(machine or platform.machine())
     if known is None:
         return b""
-    architecture, clone, refused = known
+    architecture, clone, socket, refused = known
     numbers = (*refused, *_EVERYWHERE)
     # The tail: allow, refuse (EPERM), unknown (ENOSYS); jumps count the instructions in between.
     tail = [_step(_RETURN, _ALLOW), _step(_RETURN, _ERRNO | errno.EPERM), _step(_RETURN, _ERRNO | errno.ENOSYS)]
@@ -39,9 +42,13 @@ def seccomp_filter(machine: str | None = None) -> bytes:
             (_LOAD, _NUMBER_AT, None, None), (_JUMP_AT_LEAST, _X32_BIT, "unknown", None),
             (_JUMP_EQUAL, _CLONE3, "unknown", None)]
     body += [(_JUMP_EQUAL, number, "refuse", None) for number in numbers]
-    body += [(_JUMP_EQUAL, clone, None, "allow"), (_LOAD, _FIRST_ARGUMENT_AT, None, None),
+    body += [(_JUMP_EQUAL, clone, None, "socket"), (_LOAD, _FIRST_ARGUMENT_AT, None, None),
              (_JUMP_SET, _NEW_USER_NAMESPACE, "refuse", "allow")]
-    place = {"allow": len(body), "refuse": len(body) + 1, "unknown": len(body) + 2}
+    place = {"socket": len(body)}
+    body += [(_JUMP_EQUAL, socket, None, "allow"), (_LOAD, _FIRST_ARGUMENT_AT, None, None)]
+    body += [(_JUMP_EQUAL, family, "allow", None) for family in _CONFINED_FAMILIES[:-1]]
+    body += [(_JUMP_EQUAL, _CONFINED_FAMILIES[-1], "allow", "refuse")]
+    place |= {"allow": len(body), "refuse": len(body) + 1, "unknown": len(body) + 2}
 
     def distance(target: str | None, at: int) -> int:
         return place[target] - at - 1 if target else 0

@@ -55,6 +55,17 @@ def test_kernel_settings_cannot_be_written(isolated: Sandbox) -> None:
     assert Path("/proc/sys/kernel/core_pattern").read_bytes() == before
 
 
+@pytest.mark.parametrize(("family", "opens"), [(1, True), (2, True), (10, True), (16, True), (17, False), (21, False),
+                                               (38, False), (40, False)])
+def test_sockets_are_only_of_families_that_a_network_namespace_holds(
+        isolated: Sandbox, family: int, opens: bool) -> None:
+    """40, a vsock, would reach the host of a virtual machine; 38 is the kernel's cryptography."""
+    kind = {16: socket.SOCK_RAW, 17: socket.SOCK_RAW, 38: socket.SOCK_SEQPACKET}.get(family, socket.SOCK_STREAM)
+    result = isolated.exec(["python3", "-c", f"import socket; socket.socket({family}, {int(kind)})"])
+    assert (result.exit_code == 0) is opens
+    assert opens or b"[Errno 1]" in result.stderr
+
+
 def test_no_network_but_a_loopback_of_its_own(isolated: Sandbox) -> None:
     devices = [line.split(":")[0].strip() for line in shell(isolated, "cat /proc/net/dev").decode().splitlines()[2:]]
     assert devices == ["lo"]
