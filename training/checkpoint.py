@@ -1,11 +1,13 @@
 """Checkpoints: Megatron's distributed checkpoint of model and optimizer, and the batch cursor beside it.
 
 A step is done when the file `latest` names its checkpoint; before that a restart repeats it, after that never. The
-pointer is replaced only when every file is synced. The last two checkpoints are kept.
+pointer is replaced only when every file is synced. The last two checkpoints are kept. Digests of all files lie beside
+them: a damaged checkpoint is an error, never a model that is silently another one.
 """
 
 from __future__ import annotations
 
+import hashlib
 import shutil
 import warnings
 from collections.abc import Iterator
@@ -24,7 +26,7 @@ from training.megatron import MCoreSavePlanner, TorchDistSaveShardedStrategy, di
 from training.trainer import Trainer
 
 KEPT = 2
-_LATEST, _CURSOR = "latest", "cursor.json"
+_LATEST, _CURSOR, _DIGESTS = "latest", "cursor.json", "digests.json"
 
 
 class Cursor(msgspec.Struct, frozen=True, kw_only=True):
@@ -70,6 +72,7 @@ class Checkpoints:
         with _megatron_ahead_of_torch():
             dist_checkpointing.save(_state(trainer, loading=False), str(directory), sharded_strategy=_InProcessSave())
         if first:
+            write_durably(directory / _DIGESTS, msgspec.json.encode(_digests(directory)))
             write_durably(directory / _CURSOR, msgspec.json.encode(cursor))
             sync_tree(directory)
             hit("learner:before_pointer")
@@ -79,6 +82,7 @@ class Checkpoints:
 
     def load(self, trainer: Trainer, cursor: Cursor) -> None:
         directory = self.path(cursor.next_step)
+        _require_undamaged(directory)
         with _megatron_ahead_of_torch():
             state = dist_checkpointing.load(_state(trainer, loading=True), str(directory))
         trainer.model.load_state_dict(state["model"])
@@ -94,6 +98,28 @@ class Checkpoints:
     def _remove_old(self) -> None:
         for directory in sorted(self.root.glob("step-*"))[:-KEPT]:
             shutil.rmtree(directory)
+
+
+def _digests(directory: Path) -> dict[str, str]:
+    found = {}
+    for path in sorted(directory.iterdir()):
+        if path.is_file() and path.name not in (_CURSOR, _DIGESTS):
+            with path.open("rb") as file:
+                found[path.name] = hashlib.file_digest(file, "sha256").hexdigest()
+    return found
+
+
+def _require_undamaged(directory: Path) -> None:
+    try:
+        wanted = msgspec.json.decode((directory / _DIGESTS).read_bytes(), type=dict[str, str])
+    except (OSError, msgspec.MsgspecError) as wrong:
+        raise TrainingError(f"checkpoint cannot be read ({wrong})", where=str(directory)) from None
+    found = _digests(directory)
+    damaged = sorted(name for name in wanted if found.get(name) != wanted[name])
+    if damaged:
+        raise TrainingError(
+            "checkpoint is damaged: files do not match their digests", where=str(directory), value=damaged,
+            hint=f"name the checkpoint before it in `{_LATEST}`: the steps since are taken again, with the same result")
 
 
 def _state(trainer: Trainer, loading: bool) -> dict[str, Any]:

@@ -137,6 +137,19 @@ def test_a_checkpoint_goes_on_bit_for_bit(device: torch.device, base: Path, tmp_
     assert farthest(straight, list(second.model.parameters())) == 0.0
 
 
+def test_a_damaged_checkpoint_is_refused(device: torch.device, base: Path, tmp_path: Path):
+    trainer, checkpoints = Trainer(base, device), Checkpoints(tmp_path / "checkpoints")
+    cursor = Cursor(next_step=1, batch_id="b", batch_sha256="s", metrics={}, wait_s=0.0, duration_s=0.0)
+    directory = checkpoints.save(trainer, cursor)
+    checkpoints.load(trainer, cursor)
+    weights = next(directory.glob("*.distcp"))
+    damaged = bytearray(weights.read_bytes())
+    damaged[2000] ^= 0xFF
+    weights.write_bytes(damaged)
+    with pytest.raises(TrainingError, match="checkpoint is damaged"):
+        checkpoints.load(trainer, cursor)
+
+
 def test_supervised_steps_learn_what_they_are_shown(device: torch.device, tmp_path: Path):
     base = make_base(tmp_path)
     ids = np.arange(3, 13, dtype=np.int32)
