@@ -140,6 +140,7 @@ def test_a_checkpoint_goes_on_bit_for_bit(device: torch.device, base: Path, tmp_
 def test_a_damaged_checkpoint_is_refused(device: torch.device, base: Path, tmp_path: Path):
     trainer, checkpoints = Trainer(base, device), Checkpoints(tmp_path / "checkpoints")
     cursor = Cursor(next_step=1, batch_id="b", batch_sha256="s", metrics={}, wait_s=0.0, duration_s=0.0)
+    trainer.train(sequences(), SPEC, 0, 0)
     directory = checkpoints.save(trainer, cursor)
     checkpoints.load(trainer, cursor)
     weights = next(directory.glob("*.distcp"))
