@@ -128,7 +128,11 @@ class Channel:
 
     def close(self) -> None:
         """Ends the sandbox if it is still there; returns when no process and no mount of it is left."""
-        with contextlib.suppress(OSError, SandboxError):
+        with contextlib.suppress(OSError):
             wire.send(self._link, {"do": "close"})
-            self.answer()
+            message: dict[str, Any] | None = {}
+            while message is not None and "closed" not in message:
+                message, descriptors = wire.receive(self._link)  # an answer that nobody waited for may come first
+                for descriptor in descriptors:
+                    os.close(descriptor)
         self._link.close()

@@ -18,6 +18,7 @@ import pytest
 from artifacts.store import DirectoryStore
 from sandboxes import reaper
 from sandboxes.bubblewrap import BubblewrapBackend
+from sandboxes.helper import Spawner
 from sandboxes.sandbox import Backend, SandboxSpec
 from schemas.errors import SandboxError
 from tests.conftest import REPOSITORY
@@ -288,6 +289,21 @@ def test_removing_a_folder_touches_nothing_outside(ordinary_folder: Path) -> Non
     assert (outside / "file").read_text() == "kept" and outside.stat().st_mode & 0o777 == 0o500
     assert (outside / "file").stat().st_mode & 0o777 == 0o400
     outside.chmod(0o700)
+
+
+def test_a_sandbox_that_is_given_up_while_it_starts_leaves_nothing(tmp_path: Path, artifacts: DirectoryStore) -> None:
+    open_here("bubblewrap", tmp_path / "probe", artifacts).close()
+    folder = reaper.OwnerFolder(tmp_path / "sandboxes")
+    spawner = Spawner(folder)
+    group = os.getpgid(spawner.pid)
+    before, held = members_of(group), descriptors_of()
+    for number in range(20):
+        spawner.acquire({"id": str(number), "lower": str(tmp_path), "lease_s": 60, "memory_mb": 64, "pids": 16,
+                         "workspace_mb": 16, "readonly": []}).close()
+        assert members_of(group) == before
+    assert descriptors_of() == held
+    spawner.close()
+    folder.remove()
 
 
 BUSY = """
