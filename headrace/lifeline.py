@@ -23,3 +23,4 @@ def attach() -> None:
         return
     die_with_parent(lambda pid: pid == int(parent))
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)

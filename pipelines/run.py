@@ -5,8 +5,11 @@ Dagster, its instance and the rooms stay open between calls, so only the first o
 
 from __future__ import annotations
 
+import signal
 import threading
 import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import dagster as dg
@@ -56,9 +59,10 @@ class Runner:
             if not self._instance.has_dynamic_partition(PARTITIONS, run_id):
                 self._instance.add_dynamic_partitions(PARTITIONS, [run_id])
             try:
-                return self._definitions.resolve_job_def(job).execute_in_process(
-                    instance=self._instance, partition_key=run_id, run_id=dagster_run, tags=self._tags,
-                    run_config={**config, "loggers": {"file": {"config": {"path": self._log}}}})
+                with _signals_kept():
+                    return self._definitions.resolve_job_def(job).execute_in_process(
+                        instance=self._instance, partition_key=run_id, run_id=dagster_run, tags=self._tags,
+                        run_config={**config, "loggers": {"file": {"config": {"path": self._log}}}})
             except dg.DagsterExecutionStepExecutionError as failed:
                 raise failed.user_exception from None
             except dg.DagsterError:
@@ -71,6 +75,19 @@ class Runner:
         red = [check for check in found if not check.passed]
         if red:
             raise RedCheckError(run_id, [(check.check_name, check.description or "") for check in red]) from None
+
+
+@contextmanager
+def _signals_kept() -> Iterator[None]:
+    """Dagster gives SIGTERM the handler of SIGINT; under nohup that is to ignore it, and children would inherit it."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    handler = signal.getsignal(signal.SIGTERM)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, handler)
 
 
 _runners: dict[Settings, Runner] = {}

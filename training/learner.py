@@ -154,6 +154,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except HeadraceError as wrong:
         print(wrong.paragraph(), file=sys.stderr, flush=True)
         return wrong.exit_code
+    except KeyboardInterrupt:
+        return 130
     return 0
 
 
@@ -178,7 +180,7 @@ def _learn(settings: Settings, run_id: str, base: Path, steps: int | None) -> No
     publisher = Publisher(settings, run_id) if int(os.environ.get("RANK", "0")) == 0 else None
     try:
         if publisher:
-            _publish_base(publisher, base, Path(settings.home), run_id)
+            publish_base(publisher, base, Path(settings.home), run_id)
         import torch
 
         from training.cpu import cuda_on_cpu
@@ -192,7 +194,7 @@ def _learn(settings: Settings, run_id: str, base: Path, steps: int | None) -> No
             publisher.close()
 
 
-def _publish_base(publisher: Publisher, base: Path, home: Path, run_id: str) -> None:
+def publish_base(publisher: Publisher, base: Path, home: Path, run_id: str) -> None:
     """Version 0. A run that has one is trained from those very weights, or not at all."""
     known, path = publisher.inbox.weights.get(0), weights_path(run_id, 0)
     if known is None:

@@ -17,6 +17,10 @@ NOBODY = 65534
 _INFO, _SECCOMP = 6, 7
 
 
+_DEFAULTED = [signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGPIPE, signal.SIGTERM, signal.SIGXFSZ]
+"""What an owner ignores (under nohup, say) its commands would ignore too, and a shell cannot undo it."""
+
+
 class Host(NamedTuple):
     """What all lives of a spawner share."""
 
@@ -115,7 +119,7 @@ class Life:
             os.setresuid(NOBODY, NOBODY, 0)
         try:
             return os.posix_spawn(host.bwrap, self._arguments(), {"PATH": AGENT_FOLDER}, file_actions=actions,
-                                  setsigdef=[signal.SIGPIPE, signal.SIGXFSZ, signal.SIGINT])
+                                  setsigdef=_DEFAULTED)
         finally:
             if not host.unprivileged:
                 os.setresuid(0, 0, 0)
