@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from eventlog.log import TopicPartition
 from lake.commit import commit_flush
+from lake.interrupt import interruptible
 from lake.query import Engine, Parameters, VanishedError, read_only, run, user_error
 from lake.relations import statements
 from lake.snapshot import Positions, SnapshotReader, parse_snapshot, require_reached, snapshot_of
@@ -136,6 +137,13 @@ class Lake:
         files = self._reader.files(name.removeprefix("raw_") for name in names if name.startswith("raw_"))
         cursor = self._engine.open(statements(names, files, positions))
         try:
-            return finish(run(cursor, query, parameters))
+            with interruptible(cursor):
+                return finish(run(cursor, query, parameters))
+        except duckdb.InterruptException:
+            raise KeyboardInterrupt from None
         except duckdb.Error as wrong:
             raise user_error(wrong, query, PUBLIC) from None
+        except RuntimeError as wrong:
+            if "interrupted" in str(wrong):  # DuckDB saw Ctrl-C by itself.
+                raise KeyboardInterrupt from None
+            raise

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import gc
+import os
+import signal
+import threading
 from pathlib import Path
 
 import pytest
@@ -117,3 +120,10 @@ def test_a_lost_file_is_a_lake_error(filled: Lake, settings: Settings, artifacts
 def test_an_object_store_is_refused_by_name(artifacts: DirectoryStore) -> None:
     with pytest.raises(ConfigError, match="local directory"):
         open_lake(Settings(lake="s3://bucket/lake"), artifacts)
+
+
+def test_ctrl_c_ends_a_query_that_would_not_end(filled: Lake) -> None:
+    ctrl_c = threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT))
+    with pytest.raises(KeyboardInterrupt):
+        ctrl_c.start()
+        filled.sql("select sum(i) from range(1000000000000) t(i)")
