@@ -11,6 +11,7 @@ import os
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Annotated
 
 import msgspec
 
@@ -20,6 +21,8 @@ FILE_NAME = "headrace.toml"
 PREFIX = "HEADRACE_"
 OUTSIDE = frozenset({"HEADRACE_CONFIG", "HEADRACE_FAILPOINT", "HEADRACE_REQUIRE_REAL"})
 """Variables of this prefix that are not settings."""
+Count = Annotated[int, msgspec.Meta(ge=1)]
+Seconds = Annotated[float, msgspec.Meta(gt=0)]
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -29,36 +32,36 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """Where log, lake, artifacts, weights and the Dagster instance lie."""
     log: str = "sqlite"
     """`sqlite` (embedded, in the home) or `kafka://host:port[,host:port]`."""
-    log_partitions: int = 4
+    log_partitions: Count = 4
     """Partitions of requests, trajectories and scores when topics are created."""
     artifacts: str = ""
     """Artifact store; empty: `artifacts/` in the home."""
     lake: str = ""
     """Lake tables; empty: `lake/` in the home."""
-    lake_memory_mb: int = 1024
+    lake_memory_mb: Count = 1024
     """DuckDB memory limit of one query."""
     sandbox_backend: str = "bubblewrap"
     """`bubblewrap`, or `process` (no isolation; must be asked for by name)."""
-    sandbox_memory_mb: int = 512
-    sandbox_pids: int = 256
-    sandbox_file_mb: int = 256
+    sandbox_memory_mb: Count = 512
+    sandbox_pids: Count = 256
+    sandbox_file_mb: Count = 256
     """Largest file that a command in the sandbox may write."""
-    sandbox_output_kb: int = 256
+    sandbox_output_kb: Count = 256
     """Bytes kept of each output stream, head and tail."""
-    tool_deadline_s: float = 30.0
-    producer_concurrency: int = 128
+    tool_deadline_s: Seconds = 30.0
+    producer_concurrency: Count = 128
     """Episodes in flight in one producer."""
-    producer_attempts: int = 3
+    producer_attempts: Count = 3
     """Attempts at an episode whose infrastructure failed."""
-    verify_workers: int = 2
-    verify_deadline_s: float = 60.0
-    sink_flush_interval_s: float = 0.5
-    sink_flush_rows: int = 20000
-    batch_max_staleness: int = 1
+    verify_workers: Count = 2
+    verify_deadline_s: Seconds = 60.0
+    sink_flush_interval_s: Annotated[float, msgspec.Meta(ge=0)] = 0.5
+    sink_flush_rows: Count = 20000
+    batch_max_staleness: Annotated[int, msgspec.Meta(ge=0)] = 1
     """Largest distance between the version that sampled a token and the version being trained, for new runs."""
-    batch_group_timeout_s: float = 900.0
+    batch_group_timeout_s: Seconds = 900.0
     """Event time after which an incomplete group closes, for new runs."""
-    learner_processes: int = 1
+    learner_processes: Count = 1
 
 
 KEYS = {field.name: field for field in msgspec.structs.fields(Settings)}
