@@ -20,6 +20,10 @@ def open_backend(settings: Settings, artifacts: ArtifactStore) -> Backend:
     """
     from sandboxes.opening import open_named
 
+    if settings.sandbox_backend == "process":
+        from sandboxes.process import warn_once
+
+        warn_once()
     return open_named(settings.sandbox_backend, Path(settings.home) / "sandboxes", artifacts)
 
 

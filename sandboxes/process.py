@@ -45,7 +45,6 @@ class ProcessBackend:
     capabilities = frozenset({"output_limit", "deadline", "snapshot"})
 
     def __init__(self, root: Path, artifacts: ArtifactStore) -> None:
-        _warn_once()
         self.root, self.artifacts = root, artifacts
         self.folder = reaper.OwnerFolder(root)
         self.tools = self.folder.path / "python"
@@ -229,7 +228,7 @@ def _wait_for(process: subprocess.Popen[bytes], streams: tuple[Stream, Stream], 
         os.close(descriptor)
 
 
-def _warn_once() -> None:
+def warn_once() -> None:
     global _warned
     if not _warned:
         _warned = True
