@@ -49,6 +49,15 @@ class _Parser(argparse.ArgumentParser):
     def __init__(self, **options: Any) -> None:
         super().__init__(**{**options, "allow_abbrev": False})
 
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """The command that was given something unknown says so itself, for it knows what was meant."""
+        options, unknown = super().parse_known_args(args, namespace)
+        if unknown:
+            close = difflib.get_close_matches(unknown[0].split("=")[0], self._option_string_actions, n=1)
+            hint = f"did you mean `{close[0]}`?" if close else f"see `{self.prog} --help`"
+            raise UserError(f"unrecognized arguments: {' '.join(unknown)}", where=self.prog, hint=hint)
+        return options, unknown
+
     def error(self, message: str) -> None:  # type: ignore[override]
         raise UserError(message, where=self.prog, hint=f"see `{self.prog} --help`")
 

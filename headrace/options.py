@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import math
+import uuid
 
 from schemas.settings import Resolved, Settings, resolve
 
@@ -22,9 +24,13 @@ def add_sandbox(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def add_output(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("-o", "--output", choices=FORMATS, default="table", help="how to print (default: table)")
+
+
 def add_reading(parser: argparse.ArgumentParser) -> None:
     add_home(parser)
-    parser.add_argument("-o", "--output", choices=FORMATS, default="table", help="how to print (default: table)")
+    add_output(parser)
     parser.add_argument("--limit", type=natural, metavar="N", help="at most N rows")
 
 
@@ -44,6 +50,25 @@ def positive(text: str) -> int:
     if (number := natural(text)) == 0:
         raise argparse.ArgumentTypeError("must be at least 1")
     return number
+
+
+def temperature(text: str) -> float:
+    """A number from 0, for argparse."""
+    try:
+        number = float(text)
+    except ValueError:
+        number = math.nan
+    if not 0 <= number < math.inf:
+        raise argparse.ArgumentTypeError(f"not a number from 0: {text!r}")
+    return number
+
+
+def run_id(text: str) -> str:
+    """A whole run id, for commands that write: a prefix or a typing error would begin another run."""
+    try:
+        return str(uuid.UUID(text))
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"not a whole run id: {text!r} (`headrace status` lists them)") from None
 
 
 def resolved_of(options: argparse.Namespace) -> Resolved:

@@ -9,7 +9,7 @@ import json
 import math
 import shutil
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TextIO
 
 if TYPE_CHECKING:
@@ -24,7 +24,12 @@ def print_table(table: pa.Table, style: str = "table", limit: int | None = None,
     if limit is not None:
         table = table.slice(0, limit)
     names = list(table.column_names)
-    rows = ([plain(row[name]) for name in names] for row in table.to_pylist())
+    print_rows(names, ([plain(row[name]) for name in names] for row in table.to_pylist()), style, file)
+
+
+def print_rows(names: Sequence[str], rows: Iterable[Sequence[Any]], style: str, file: TextIO | None = None) -> None:
+    """The same for rows of plain values."""
+    file = file or sys.stdout
     shown = safe if file.isatty() else str
     if style == "json":
         objects = [dict(zip(names, row, strict=True)) for row in rows]
@@ -39,6 +44,25 @@ def print_table(table: pa.Table, style: str = "table", limit: int | None = None,
                          for row in rows)
     else:
         _print_columns(names, list(rows), file)
+
+
+def print_tables(tables: Mapping[str, pa.Table], style: str, limit: int | None = None) -> None:
+    """Several tables: one JSON object by name; else one after the other, each under its name or a column `table`."""
+    import pyarrow as pa
+
+    if style == "json":
+        shown = safe if sys.stdout.isatty() else str
+        document = {name: [plain(row) for row in table.slice(0, limit).to_pylist()] for name, table in tables.items()}
+        print(shown(json.dumps(document, indent=2, ensure_ascii=False)))
+        return
+    for number, (name, table) in enumerate(tables.items()):
+        if style == "table":
+            print(f"{name}" if not number else f"\n{name}")
+        elif style == "jsonl":
+            table = table.add_column(0, "table", pa.array([name] * table.num_rows, pa.string()))
+        elif number:
+            print()
+        print_table(table, style, limit)
 
 
 def plain(value: Any) -> Any:

@@ -8,13 +8,18 @@ from types import TracebackType
 from typing import TYPE_CHECKING
 
 from schemas.errors import NotFoundError, UserError
-from schemas.settings import Settings
+from schemas.settings import FILE_NAME, Settings
 
 if TYPE_CHECKING:
     from artifacts.store import ArtifactStore
     from eventlog.log import EventLog
     from lake.lake import Lake
     from sandboxes.sandbox import Backend
+
+_MARK = ".headrace-home"
+_OURS = (_MARK, "log.db", "lake/events/_delta_log", "dagster/dagster.yaml")
+"""Any of them makes a folder a home."""
+_WELCOME = frozenset({FILE_NAME, "lost+found"})
 
 
 class Rooms:
@@ -45,8 +50,17 @@ class Rooms:
         return self
 
     def make_home(self) -> Rooms:
+        """The home, made if need be. A folder that holds something else is not littered."""
         try:
             self.home.mkdir(parents=True, exist_ok=True)
+            if stranger := self._stranger():
+                raise UserError(
+                    "this folder holds something else and was never a home",
+                    where=str(self.home),
+                    value=stranger,
+                    hint="name a new or an empty folder as --home",
+                )
+            (self.home / _MARK).touch()
             probe = self.home / ".writable"
             probe.touch()
             probe.unlink()
@@ -55,6 +69,13 @@ class Rooms:
                 f"home cannot be written ({wrong.strerror})", where=str(self.home), hint="choose a writable --home"
             ) from None
         return self
+
+    def _stranger(self) -> str | None:
+        """The name of a file that is not ours; None in an empty folder and in a home."""
+        if any((self.home / ours).exists() for ours in _OURS):
+            return None
+        names = sorted({path.name for path in self.home.iterdir()} - _WELCOME)
+        return names[0] if names and _MARK not in names else None  # Another process may make it meanwhile.
 
     @cached_property
     def log(self) -> EventLog:

@@ -15,12 +15,16 @@ EXAMPLES = """examples:
   headrace batches show 0190b2c4
   headrace batches rebuild --all --check
 """
+_LIST = """
+select batch_id, run_id, step, version, episodes, sequences, tokens, packing, sealed_at, sha256, manifest
+from batches where $run = '' or run_id = $run order by sealed_at, step
+"""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
     ls = actions.add_parser("ls", help="sealed batches in order")
-    ls.add_argument("--run", dest="run_id", default="", help="only of this run")
+    ls.add_argument("--run", dest="run_id", default="", metavar="ID", help="only of this run (id or prefix)")
     add_reading(ls)
     show = actions.add_parser("show", help="rows and dispositions of one batch")
     show.add_argument("id", help="the batch's id or a prefix of it")
@@ -41,10 +45,11 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _ls(rooms: Rooms, options: argparse.Namespace) -> int:
+    from headrace.lookup import full_run_id
     from headrace.output import print_table
 
-    query = "select * exclude (snapshot) from batches where $run = '' or run_id = $run order by sealed_at, step"
-    print_table(rooms.lake.sql(query, parameters={"run": options.run_id}), options.output, options.limit)
+    run = {"run": full_run_id(rooms.lake, options.run_id)}
+    print_table(rooms.lake.sql(_LIST, parameters=run), options.output, options.limit)
     return 0
 
 

@@ -9,7 +9,7 @@ import shutil
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from headrace.options import add_home, add_sandbox, settings_of
+from headrace.options import add_home, add_output, add_sandbox, settings_of
 from schemas.settings import Settings
 
 EXAMPLES = """examples:
@@ -25,15 +25,21 @@ class Finding(NamedTuple):
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add_output(parser)
     add_home(parser)
     add_sandbox(parser)
 
 
 def run(options: argparse.Namespace) -> int:
+    from headrace.output import print_rows
+
     findings = list(_findings(settings_of(options)))
-    for finding in findings:
-        mark = "ok  " if finding.works else "FAIL" if finding.needed else "no  "
-        print(f"{mark}  {finding.name:<22} {finding.detail}")
+    if options.output == "table":
+        for finding in findings:
+            mark = "ok  " if finding.works else "FAIL" if finding.needed else "no  "
+            print(f"{mark}  {finding.name:<22} {finding.detail}")
+    else:
+        print_rows(Finding._fields, findings, options.output)
     return 1 if any(finding.needed and not finding.works for finding in findings) else 0
 
 

@@ -31,7 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
     ls = actions.add_parser("ls", help="newest first")
     ls.add_argument("--kind", default="", help="only of this task kind")
-    ls.add_argument("--run", dest="run_id", default="", help="only of this run")
+    ls.add_argument("--run", dest="run_id", default="", metavar="ID", help="only of this run (id or prefix)")
     ls.add_argument("--failed", action="store_true", help="only where the reward is below 1 or missing")
     add_reading(ls)
     show = actions.add_parser("show", help="one trajectory as turns, calls, scores")
@@ -48,9 +48,11 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _ls(rooms: Rooms, options: argparse.Namespace) -> int:
+    from headrace.lookup import full_run_id, known
     from headrace.output import print_table
 
-    parameters = {"kind": options.kind, "run": options.run_id, "failed": options.failed}
+    kind = known(rooms.lake, "requests", "kind", options.kind, "kind of task")
+    parameters = {"kind": kind, "run": full_run_id(rooms.lake, options.run_id), "failed": options.failed}
     limit = 50 if options.limit is None else options.limit
     print_table(rooms.lake.sql(_LIST, parameters=parameters), options.output, limit)
     return 0

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import argparse
 import os
+import sys
 
-from headrace.options import add_home, settings_of
+from headrace.options import add_home, run_id, settings_of
 
 EXAMPLES = """examples:
   headrace learn --run 0190b2c4-7d3e-7c55-b0ee-9d2b6b6f6d2a
@@ -14,7 +15,9 @@ EXAMPLES = """examples:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--run", dest="run_id", required=True, metavar="RUN_ID", help="whose batches to train on")
+    parser.add_argument(
+        "--run", dest="run_id", required=True, type=run_id, metavar="RUN_ID", help="whose batches to train on"
+    )
     parser.add_argument("--base", metavar="DIR", help="Hugging Face directory of version 0 (default: the tiny base)")
     add_home(parser)
 
@@ -36,5 +39,6 @@ def run(options: argparse.Namespace) -> int:
             where=str(base),
             hint="--base names a Hugging Face directory with config.json and model.safetensors",
         )
+    print(f"learner of run {options.run_id}: waits for sealed batches; Ctrl-C ends it", file=sys.stderr, flush=True)
     command = learner_command(settings, options.run_id, base)
     os.execvpe(command[0], command, os.environ)

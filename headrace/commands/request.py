@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from headrace.options import add_home, positive, settings_of
+from headrace.options import add_home, positive, run_id, settings_of, temperature
 
 EXAMPLES = """examples:
   headrace request --tasks coding --policy scripted:reference
@@ -23,9 +23,11 @@ def add_requesting(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--samples", type=positive, default=1, metavar="N", help="episodes a task (default: 1)")
     parser.add_argument("--purpose", choices=("train", "eval"), default="eval", help="default: eval")
-    parser.add_argument("--temperature", type=float, default=1.0)
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--run", dest="run_id", metavar="RUN_ID", help="add to this run (default: a new one)")
+    parser.add_argument("--temperature", type=temperature, default=1.0, metavar="T", help="default: 1.0")
+    parser.add_argument("--seed", type=int, default=0, metavar="S", help="default: 0")
+    parser.add_argument(
+        "--run", dest="run_id", type=run_id, metavar="RUN_ID", help="add to this run (default: a new one)"
+    )
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

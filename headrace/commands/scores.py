@@ -12,7 +12,7 @@ EXAMPLES = """examples:
 """
 _QUERY = """
 select episode_id, verifier, status, reward, components, cause, supersedes, scored_at, score_id
-from scores where $episode = '' or starts_with(episode_id, $episode) order by scored_at desc, score_id
+from scores where $episode = '' or episode_id = $episode order by scored_at desc, score_id
 """
 
 
@@ -23,10 +23,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
+    from headrace.lookup import full_id
     from headrace.output import print_table
     from headrace.rooms import Rooms
 
     with Rooms(settings_of(options)) as rooms:
-        table = rooms.require().lake.sql(_QUERY, parameters={"episode": options.episode})
+        lake, episode = rooms.require().lake, options.episode
+        if episode:
+            episode = full_id(lake, "requests", "episode_id", episode, "episode", "headrace episodes ls")
+        table = lake.sql(_QUERY, parameters={"episode": episode})
         print_table(table, options.output, 50 if options.limit is None else options.limit)
     return 0

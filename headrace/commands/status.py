@@ -17,7 +17,7 @@ select d.run_id, count(*) as episodes,
        count(*) filter (d.disposition = 'pending') as pending,
        count(*) filter (d.disposition not in ('trained', 'evaluated', 'pending')) as other,
        (select count(*) from batches b where b.run_id = d.run_id) as batches,
-       (select max(version) from weights w where w.run_id = d.run_id) as weights
+       (select max(version) from weights w where w.run_id = d.run_id) as newest_version
 from dispositions d group by d.run_id order by d.run_id
 """
 
@@ -29,7 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     import pyarrow as pa
 
-    from headrace.output import print_table
+    from headrace.output import print_tables
     from headrace.rooms import Rooms
     from schemas.topics import TOPICS
 
@@ -46,8 +46,6 @@ def run(options: argparse.Namespace) -> int:
             }
             for (topic, partition), end in sorted(ends.items())
         ]
-        print_table(pa.Table.from_pylist(rows), options.output, options.limit)
-        if options.output == "table":
-            print("\nruns")
-        print_table(rooms.lake.sql(_RUNS), options.output, options.limit)
+        tables = {"readers": pa.Table.from_pylist(rows), "runs": rooms.lake.sql(_RUNS)}
+        print_tables(tables, options.output, options.limit)
     return 0

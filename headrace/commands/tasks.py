@@ -45,15 +45,18 @@ def _import(options: argparse.Namespace) -> int:
         registered = register_tasks(rooms.log, rooms.artifacts, tasks)
         drain(Sink(rooms.log, rooms.lake, rooms.artifacts, rooms.settings))
     names = sorted({task.set for task in registered})
-    print(f"registered {len(registered)} tasks in set {', '.join(names)}")
+    print(f"registered {len(registered)} task{'s' if len(registered) > 1 else ''} in set {', '.join(names)}")
     print(f"next: headrace run --tasks {names[0]} --policy scripted:reference")
     return 0
 
 
 def _ls(options: argparse.Namespace) -> int:
+    from headrace.lookup import known
     from headrace.output import print_table
     from headrace.rooms import Rooms
 
     with Rooms(settings_of(options)) as rooms:
-        print_table(rooms.require().lake.sql(_QUERY, parameters={"set": options.set}), options.output, options.limit)
+        lake = rooms.require().lake
+        wanted = {"set": known(lake, "tasks", "set", options.set, "task set")}
+        print_table(lake.sql(_QUERY, parameters=wanted), options.output, options.limit)
     return 0

@@ -65,6 +65,9 @@ def test_config_show_names_the_source_of_every_value(
 WRONG = {
     "unknown command": (["tsks"], "did you mean `headrace tasks`?"),
     "unknown flag": (["sql", "--hom", "x", "select 1"], "unrecognized arguments: --hom"),
+    "misspelt flag": (["demo", "--stps", "3"], "did you mean `--steps`?"),
+    "temperature": (["run", "--tasks", "coding", "--policy", "tiny", "--temperature", "nan"], "'nan'"),
+    "half a run id": (["learn", "--run", "0190b2c4"], "'0190b2c4'"),
     "no home yet": (["sql", "select 1"], "headrace demo"),
     "negative limit": (["episodes", "ls", "--limit", "-3"], "-3"),
     "neither one nor all": (["replay", "score"], "--all"),
@@ -83,6 +86,52 @@ def test_a_mistake_is_one_paragraph_and_exit_2(
     assert expected in error
     assert len(error.strip().splitlines()) <= 2
     assert list(tmp_path.iterdir()) == [], "a mistake must leave nothing behind"
+
+
+@pytest.mark.parametrize(
+    "key, value", [("sandbox_memory_mb", "-5"), ("verify_workers", "0"), ("tool_deadline_s", "nan")]
+)
+def test_a_setting_out_of_range_is_named(
+    key: str, value: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv(f"HEADRACE_{key.upper()}", value)
+    assert main(["config", "show"]) == 2
+    error = capsys.readouterr().err
+    assert key in error and f"HEADRACE_{key.upper()}" in error and value in error
+
+
+def test_a_folder_of_something_else_is_no_home(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "notes.txt").write_text("mine")
+    assert main(["request", "--tasks", "coding", "--policy", "scripted:empty", "--home", str(tmp_path)]) == 2
+    assert "notes.txt" in capsys.readouterr().err
+    assert [path.name for path in tmp_path.iterdir()] == ["notes.txt"]
+
+
+@pytest.fixture(scope="module")
+def filled_home(tmp_path_factory: pytest.TempPathFactory) -> str:
+    home = str(tmp_path_factory.mktemp("filled"))
+    assert main(["request", "--tasks", "coding", "--policy", "scripted:empty", "--home", home]) == 0
+    assert main(["sink", "--until-idle", "--home", home]) == 0
+    return home
+
+
+@pytest.mark.parametrize("arguments", [
+    ["episodes", "ls", "--run", "zz"], ["episodes", "ls", "--kind", "codin"], ["episodes", "show", "zz"],
+    ["scores", "ls", "--episode", "zz"], ["batches", "ls", "--run", "zz"], ["batches", "show", "zz"],
+    ["tasks", "ls", "--set", "zz"],
+])
+def test_what_was_never_recorded_is_an_error_not_an_empty_list(
+    arguments: list[str], filled_home: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([*arguments, "--home", filled_home]) == 2
+    assert "error[not-found]" in (error := capsys.readouterr().err) and repr(arguments[-1]) in error
+
+
+def test_status_is_one_json_document(filled_home: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["status", "--home", filled_home, "-o", "json"]) == 0
+    shown = json.loads(capsys.readouterr().out)
+    assert sum(row["lag"] for row in shown["readers"]) == 0
+    assert [(row["episodes"], row["pending"]) for row in shown["runs"]] == [(8, 8)]
 
 
 def test_an_unknown_setting_is_an_error_with_a_suggestion(
