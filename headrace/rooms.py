@@ -70,6 +70,11 @@ class Rooms:
             ) from None
         return self
 
+    def matched(self) -> Rooms:
+        """Log and lake belong together: found out before anything is written to either."""
+        self.lake.bind(self.log.identity)
+        return self
+
     def _stranger(self) -> str | None:
         """The name of a file that is not ours; None in an empty folder and in a home."""
         if any((self.home / ours).exists() for ours in _OURS):

@@ -48,7 +48,7 @@ def run(options: argparse.Namespace) -> int:
 
     with Rooms(settings_of(options)) as rooms, stopping_on_signals() as stop:
         rooms.make_home().backend  # noqa: B018 - a sandbox that cannot run is found before anything is requested
-        requests = request_set(rooms, options)
+        requests = request_set(rooms.matched(), options)
         run_id = requests[0].run_id
         print(f"run {run_id}: {len(requests)} episodes", file=sys.stderr)
         _work(rooms, stop, len(requests))

@@ -41,7 +41,7 @@ def _import(options: argparse.Namespace) -> int:
 
     tasks = load_tasks(options.format, options.file)
     with Rooms(settings_of(options)) as rooms:
-        rooms.make_home()
+        rooms.make_home().matched()
         registered = register_tasks(rooms.log, rooms.artifacts, tasks)
         drain(Sink(rooms.log, rooms.lake, rooms.artifacts, rooms.settings))
     names = sorted({task.set for task in registered})

@@ -10,6 +10,7 @@ from headrace.rooms import Rooms
 
 def run_demo(rooms: Rooms, plan: Plan) -> int:
     if not plan.finished:
+        rooms.matched()
         screen = Screen(plan.steps)
         screen.line(f"run {plan.run_id}, {plan.steps} steps, seed {plan.seed}, everything in {rooms.home.resolve()}")
         try:

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import json
 import resource
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from eventlog import open_log
 from headrace.cli import COMMANDS, main
+from schemas.settings import Settings
+from schemas.topics import TOPICS
 
 
 def headrace(*arguments: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
@@ -125,6 +129,18 @@ def test_what_was_never_recorded_is_an_error_not_an_empty_list(
 ) -> None:
     assert main([*arguments, "--home", filled_home]) == 2
     assert "error[not-found]" in (error := capsys.readouterr().err) and repr(arguments[-1]) in error
+
+
+@pytest.mark.parametrize("command", ["demo --steps 1", "run --tasks coding --policy scripted:empty"])
+def test_a_lake_of_another_log_is_found_before_anything_is_requested(
+    command: str, filled_home: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shutil.copytree(Path(filled_home) / "lake", tmp_path / "lake")
+    assert main([*command.split(), "--sandbox", "process", "--home", str(tmp_path)]) == 2
+    assert "error[lake]" in capsys.readouterr().err
+    log = open_log(Settings(home=str(tmp_path)))
+    assert not any(log.ends(TOPICS).values())
+    log.close()
 
 
 def test_status_is_one_json_document(filled_home: str, capsys: pytest.CaptureFixture[str]) -> None:
