@@ -2,7 +2,7 @@
 `pipelines/asset_checks.py`.
 
 Checks of the lake look at what came after `since`, the snapshot of the run's last batch: what lies before it was
-checked then, so the cost of a check does not grow with the lake. `headrace lake verify` audits everything.
+checked then, so the cost of a check does not grow with the lake. `Lake.verify` audits everything.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class RedCheckError(TrainingError):
     def __init__(self, run_id: str, red: Sequence[tuple[str, str]]) -> None:
         told = "; ".join(f"`{name}`: {found}" for name, found in red)
         super().__init__(f"{'check' if len(red) == 1 else 'checks'} failed, {told}", where=f"run {run_id}",
-                         hint="`headrace lake verify` audits the whole lake")
+                         hint="`headrace sql` shows the rows; nothing was sealed, no learner saw them")
 
 
 class CheckOutcome(msgspec.Struct, frozen=True, kw_only=True):

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import argparse
+import importlib
 import json
+import re
 import resource
 import shutil
 import subprocess
@@ -15,6 +18,7 @@ from eventlog import open_log
 from headrace.cli import COMMANDS, main
 from schemas.settings import Settings
 from schemas.topics import TOPICS
+from tests.conftest import REPOSITORY
 
 
 def headrace(*arguments: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
@@ -50,6 +54,27 @@ def test_every_command_has_help_with_an_example(command: str, capsys: pytest.Cap
     shown = capsys.readouterr().out
     assert done.value.code == 0
     assert f"headrace {command}" in shown.split("examples:")[1]
+
+
+def test_every_command_that_a_hint_or_a_page_names_is_there() -> None:
+    known = {command: _actions(command) for command in COMMANDS}
+    named = set()
+    for path in [*REPOSITORY.glob("*.md"), *REPOSITORY.glob("docs/**/*.md"), *REPOSITORY.glob("*/**/*.py")]:
+        if path.relative_to(REPOSITORY).parts[0] not in (".venv", "tests"):
+            named |= set(re.findall(r"`headrace ([a-z][a-z-]*)(?: ([a-z]+))?", path.read_text(encoding="utf-8")))
+    assert len(named) > 15
+    absent = [
+        (command, action)
+        for command, action in sorted(named)
+        if command not in known or (action and known[command] and action not in known[command])
+    ]
+    assert absent == []
+
+
+def _actions(command: str) -> set[str]:
+    parser = argparse.ArgumentParser()
+    importlib.import_module(f"headrace.commands.{command}").add_arguments(parser)
+    return {name for action in parser._actions if action.dest == "action" for name in action.choices or ()}
 
 
 def test_config_show_names_the_source_of_every_value(
