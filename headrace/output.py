@@ -66,7 +66,7 @@ def print_tables(tables: Mapping[str, pa.Table], style: str, limit: int | None =
 
 
 def plain(value: Any) -> Any:
-    """A JSON value: times as ISO 8601 UTC, bytes as base64, maps as objects, NaN as null."""
+    """A JSON value: times as ISO 8601 UTC, intervals as in SQL, bytes as base64, maps as objects, NaN as null."""
     if isinstance(value, datetime.datetime):
         return value.astimezone(datetime.UTC).isoformat().replace("+00:00", "Z")
     if isinstance(value, bytes):
@@ -81,7 +81,16 @@ def plain(value: Any) -> Any:
         return [plain(item) for item in value]
     if value is None or isinstance(value, bool | int | str):
         return value
+    if hasattr(value, "nanoseconds"):  # Arrow's interval, which DuckDB makes of a difference of times.
+        return _interval(value.months, value.days, value.nanoseconds)
     return str(value)
+
+
+def _interval(months: int, days: int, nanoseconds: int) -> str:
+    named = [f"{count} {unit}" for count, unit in ((months, "months"), (days, "days")) if count]
+    sign = "-" if nanoseconds < 0 else ""
+    time = f"{sign}{datetime.timedelta(microseconds=abs(nanoseconds) // 1000)}"
+    return " ".join([*named, time] if nanoseconds or not named else named)
 
 
 def safe(text: str) -> str:

@@ -121,7 +121,7 @@ class Lake:
                 self._reader.forget()
                 if attempt == _ATTEMPTS - 1:
                     raise LakeError(f"a file of the lake cannot be read: {gone}", where=str(self.root),
-                                    hint="restore it, or move the lake folder away: `headrace sink` builds it anew") from None
+                                    hint="restore it, or move the lake away: `headrace sink` builds it anew") from None
         raise AssertionError("unreachable")
 
     def _try(self, query: str, as_of: Mapping[str, int] | None, parameters: Parameters,

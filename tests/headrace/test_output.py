@@ -10,7 +10,7 @@ import json
 import pyarrow as pa
 import pytest
 
-from headrace.output import in_line, print_table, safe
+from headrace.output import in_line, plain, print_table, safe
 
 TABLE = pa.table(
     {
@@ -69,3 +69,11 @@ def test_no_style_brings_control_characters_to_a_terminal_and_pipes_keep_them(st
 
 def test_text_in_a_line_cannot_make_a_line() -> None:
     assert in_line("a\nfinished: completed") == "a finished: completed"
+
+
+@pytest.mark.parametrize("interval, shown", [
+    ((0, 0, 4_309_838_000), "0:00:04.309838"), ((0, 0, -1_000_000_000), "-0:00:01"), ((0, 0, 0), "0:00:00"),
+    ((2, 1, 0), "2 months 1 days"), ((0, 3, 60_000_000_000), "3 days 0:01:00"),
+])
+def test_a_difference_of_times_reads_as_one(interval: tuple[int, int, int], shown: str) -> None:
+    assert plain(pa.MonthDayNano(interval)) == shown
