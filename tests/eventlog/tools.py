@@ -45,6 +45,17 @@ def read(subscription: Subscription, count: int) -> list[Record]:
     return records
 
 
+def gather(*subscriptions: Subscription, done: Callable[..., bool]) -> list[list[Record]]:
+    """What each of them read, all polled in turn (a group may rebalance at any time), until `done` with the lists."""
+    deadline = time.monotonic() + TIMEOUT_S
+    found: list[list[Record]] = [[] for _ in subscriptions]
+    while not done(*found):
+        assert time.monotonic() < deadline, [len(records) for records in found]
+        for subscription, records in zip(subscriptions, found, strict=True):
+            records += subscription.poll(0.05)
+    return found
+
+
 def settle(*subscriptions: Subscription, done: Callable[[], bool]) -> None:
     """Poll all members of a group until `done`. For groups whose topics are empty or already read."""
     deadline = time.monotonic() + TIMEOUT_S
