@@ -6,13 +6,13 @@ event may name them. Writing the same bytes twice costs nothing. `get` checks th
 
 from __future__ import annotations
 
-import os
 import threading
 from pathlib import Path
 from typing import Protocol
 
 from schemas.errors import ArtifactError
 from schemas.events import ArtifactRef
+from schemas.files import sync_folder, write_durably
 from schemas.ids import DIGEST_PREFIX, digest, is_digest, new_id
 
 
@@ -70,21 +70,10 @@ class DirectoryStore:
         beside = path.parent / f".{new_id()}.part"
         try:
             path.parent.mkdir(exist_ok=True)
-            with beside.open("xb") as file:
-                file.write(data)
-                file.flush()
-                os.fsync(file.fileno())
+            write_durably(beside, data)
             beside.rename(path)
-            _sync_folder(path.parent)
+            sync_folder(path.parent)
         except OSError as wrong:
             beside.unlink(missing_ok=True)
             raise ArtifactError(f"artifact cannot be written ({wrong.strerror})", where=str(path),
                                 value=f"{len(data)} bytes") from None
-
-
-def _sync_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

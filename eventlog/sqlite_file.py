@@ -21,6 +21,7 @@ from pathlib import Path
 import apsw
 
 from schemas.errors import HeadraceError, LogError, UnavailableError
+from schemas.files import sync_folder
 from schemas.topics import TOPICS, partitions_of
 
 FORMAT = 1
@@ -185,11 +186,7 @@ def _create(path: Path, partitions: int) -> None:
         connection.execute("commit")
         connection.close()
     beside.rename(path)
-    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
+    sync_folder(path.parent)
 
 
 def _restore_hint(path: Path) -> str:

@@ -65,7 +65,6 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
 
 KEYS = {field.name: field for field in msgspec.structs.fields(Settings)}
-_GROUPS = ("log", "artifacts", "lake", "sandbox", "tool", "producer", "verify", "sink", "batch", "learner")
 
 
 class Resolved(msgspec.Struct, frozen=True):

@@ -21,7 +21,7 @@ from torch.distributed import checkpoint as torch_checkpoint
 
 from schemas.errors import TrainingError
 from schemas.failpoints import hit
-from training.files import sync_folder, sync_tree, write_durably
+from schemas.files import sync_folder, sync_tree, write_durably
 from training.megatron import MCoreSavePlanner, TorchDistSaveShardedStrategy, dist_checkpointing, torch_format
 from training.trainer import Trainer
 

@@ -7,17 +7,15 @@ as small as the tiny policy never learned to copy.
 from __future__ import annotations
 
 import json
-import shutil
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from schemas.errors import TrainingError
-from schemas.ids import new_id
-from training.files import sync_folder, write_durably
+from training.publish import write_weights
 
-_CONFIG, _WEIGHTS = "config.json", "model.safetensors"
+_CONFIG = "config.json"
 
 
 def initial_model(directory: Path, source: Path, seed: int) -> Path:
@@ -30,20 +28,7 @@ def initial_model(directory: Path, source: Path, seed: int) -> Path:
     if directory.exists():
         return directory
     config = _read_config(source / _CONFIG)
-    beside = directory.parent / f".{directory.name}.{new_id()}.part"
-    try:
-        beside.mkdir(parents=True)
-        for path in sorted(source.iterdir()):
-            if path.is_file() and path.name != _WEIGHTS:
-                write_durably(beside / path.name, path.read_bytes())
-        write_durably(beside / _WEIGHTS, save(draw_weights(config, seed), {"format": "pt"}))
-        sync_folder(beside)
-        beside.rename(directory)
-        sync_folder(directory.parent)
-    except OSError as wrong:
-        raise TrainingError(f"initial model cannot be written ({wrong.strerror})", where=str(directory)) from None
-    finally:
-        shutil.rmtree(beside, ignore_errors=True)
+    write_weights(directory, source, save(draw_weights(config, seed), {"format": "pt"}))
     return directory
 
 

@@ -10,8 +10,8 @@ import shutil
 from pathlib import Path
 
 from schemas.errors import TrainingError
+from schemas.files import sync_folder, write_durably
 from schemas.ids import DIGEST_PREFIX, new_id
-from training.files import sync_folder, write_durably
 
 WEIGHTS_FILE = "model.safetensors"
 
