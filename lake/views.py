@@ -41,6 +41,15 @@ left join ({_TASK_VERSIONS}) t
 where s.verifier = coalesce(nullif(t.verifier, ''), r.kind, e.kind)
 """
 
+_CURRENT_SCORES = """
+select * exclude (newest) from (
+  select *, first_value(submission) over (partition by episode_id order by "offset" desc, partition) as newest
+  from verdicts)
+qualify row_number() over (partition by episode_id
+  order by submission is distinct from newest, status = 'infra_failure', "offset" desc, partition) = 1
+"""
+"""The newest verdict on the newest submission; `infra_failure` is none, and stands only where nothing else does."""
+
 _BATCH_DISPOSITIONS = f"""
 select * from raw_batch_dispositions semi join batches using (topic, partition, "offset")
 qualify row_number() over (partition by run_id, episode_id order by {_LOG_ORDER}, disposition) = 1
@@ -78,15 +87,30 @@ ruled as (
 select run_id, episode_id, ruling.disposition as disposition, ruling.reason as reason, batch_id from ruled
 """
 
+_DEAD_LETTERS = """
+select l.*, r.redriven_at from raw_dead_letters l
+left join (select topic, partition, "offset", min("at") as redriven_at from raw_redrives group by 1, 2, 3) r
+  using (topic, partition, "offset")
+"""
+
 def _seconds(start: str, end: str) -> str:
     return f"(epoch_us({end}) - epoch_us({start})) / 1e6"
 
 
 _STAGE_LATENCY = f"""
-with first_verdicts as (select episode_id, min(scored_at) as scored_at from verdicts group by 1)
+with first_verdicts as (select episode_id, min(scored_at) as scored_at from verdicts group by 1),
+steps_in as (
+  select subject as episode_id, type, time, topic, partition, "offset",
+    lead("offset") over (partition by subject order by topic, partition, "offset") as following
+  from raw_events where topic = 'trajectories' and admitted)
 select e.episode_id, 'queue' as stage, coalesce(r.requested_at, e.requested_at) as started_at,
   {_seconds('coalesce(r.requested_at, e.requested_at)', 'e.started_at')} as duration_s
 from raw_episodes e left join requests r using (episode_id) where coalesce(r.requested_at, e.requested_at) is not null
+union all
+select c.episode_id, 'sandbox', c.time, greatest(0, {_seconds('c.time', 't.started_at')})
+from steps_in c join raw_turns t
+  on t.topic = c.topic and t.partition = c.partition and t."offset" = c.following and t.episode_id = c.episode_id
+where c.type in ('episode.started', 'episode.resumed')
 union all
 select episode_id, 'model', started_at, {_seconds('started_at', 'finished_at')} from raw_turns
 union all
@@ -98,7 +122,14 @@ union all
 select d.episode_id, 'batch', v.scored_at, {_seconds('v.scored_at', 'b.sealed_at')}
 from batch_dispositions d join batches b using (batch_id)
 join first_verdicts v using (episode_id)
+union all
+select d.episode_id, 'wait', b.sealed_at, greatest(0, {_seconds('b.sealed_at', 's.at')} - s.duration_s)
+from batch_dispositions d join batches b using (batch_id) join steps s using (batch_id)
+where d.disposition in ('trained', 'masked')
 """
+"""`sandbox`: from a claim to the start of the turn that comes next: the claim read back, the sandbox acquired, the
+prompt encoded. `wait`: a sealed batch waits for the learner. No event tells how long a lease of a sandbox or the sink's
+flush took, so there are no rows of `lease` and `sink`."""
 
 _GROUPS = """
 select r.run_id, r.group_id, min(r.task_id) as task_id, count(*) as requested, count(e.episode_id) as finished,
@@ -117,7 +148,7 @@ VIEWS: dict[str, View] = {
     "tool_calls": View(("raw_tool_calls",), "select * exclude (duration_s) from raw_tool_calls"),
     "scores": _fact("scores", "score_id", "* exclude (started_at, run_id, task_id)"),
     "verdicts": View(("scores", "requests", "raw_episodes", "raw_tasks"), _VERDICTS),
-    "current_scores": View(("verdicts",), _first("verdicts", "episode_id", '"offset" desc, partition')),
+    "current_scores": View(("verdicts",), _CURRENT_SCORES),
     "batches": _fact("batches", "run_id, step"),
     "batch_rows": View(("raw_batch_rows", "batches"),
                        'select * from raw_batch_rows semi join batches using (topic, partition, "offset")'),
@@ -126,13 +157,13 @@ VIEWS: dict[str, View] = {
     "weights": _fact("weights", "run_id, version", "* exclude (step)"),
     "dispositions": View(("requests", "batch_dispositions", "raw_episodes", "current_scores", "raw_events",
                           "raw_cancellations"), _DISPOSITIONS),
-    "stage_latency": View(("raw_episodes", "requests", "raw_turns", "raw_tool_calls", "verdicts",
-                           "batch_dispositions", "batches"), _STAGE_LATENCY),
+    "stage_latency": View(("raw_episodes", "requests", "raw_turns", "raw_tool_calls", "raw_events", "verdicts",
+                           "batch_dispositions", "batches", "steps"), _STAGE_LATENCY),
     "groups": View(("requests", "raw_episodes", "current_scores"), _GROUPS),
     "tasks": View(("raw_tasks",), _TASKS),
     "cancellations": _fact("cancellations", "episode_id"),
     "events": View(("raw_events",), "select * from raw_events"),
-    "dead_letters": View(("raw_dead_letters",), "select * from raw_dead_letters"),
+    "dead_letters": View(("raw_dead_letters", "raw_redrives"), _DEAD_LETTERS),
 }
 """In an order in which each stands on earlier ones."""
 PUBLIC = tuple(name for name in VIEWS if name != "verdicts")

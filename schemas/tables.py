@@ -71,11 +71,12 @@ TABLES: dict[str, pa.Schema] = {
     "dead_letters": pa.schema([
         ("topic", _TEXT), ("partition", pa.int32()), ("offset", _COUNT), ("reason", _TEXT), ("data", pa.binary()),
         ("at", TIME)]),
+    "redrives": pa.schema([("topic", _TEXT), ("partition", pa.int32()), ("offset", _COUNT), ("at", TIME)]),
     "events": pa.schema([
         ("id", _TEXT), ("type", _TEXT), ("version", pa.int32()), ("subject", _TEXT), ("sequence", _COUNT),
         ("source", _TEXT), ("run_id", _TEXT), *POSITION, ("time", TIME), ("admitted", _FLAG), ("reason", _TEXT),
         ("data", pa.binary())]),
 }
 """`events` commits last in every flush: its application transactions are the snapshot. `dead_letters` rows carry
-the position of the record that was refused."""
+the position of the record that was refused; `redrives` says which of them have become rows since."""
 COMMIT_ORDER = tuple(TABLES)

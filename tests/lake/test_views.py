@@ -13,6 +13,7 @@ from schemas.admission import FINISHED
 from schemas.enums import Disposition
 from schemas.envelope import Event
 from schemas.errors import QueryError
+from schemas.ids import digest
 from schemas.topics import TRAJECTORIES
 from tests.lake.histories import Story, pour, records_of, rows, whole_story
 
@@ -284,10 +285,49 @@ def test_stage_latency_tells_what_was_measured(lake: Lake, artifacts: DirectoryS
     story.request("e")
     story.episode("e")
     story.seal("batch-1", 0, {"e": "trained"})
+    story.time_us += 2_000_000
+    story.trained(0, "batch-1")
     pour(lake, artifacts, records_of(story.told))
     stages = dict(rows(lake, "select stage, round(duration_s, 4) from stage_latency where episode_id = 'e'"))
-    assert stages == {"queue": 0.001, "model": 0.0005, "tool": 0.25, "verify": 0.001, "batch": 0.001}
+    assert stages == {"queue": 0.001, "sandbox": 0.0, "model": 0.0005, "tool": 0.25, "verify": 0.001, "batch": 0.001,
+                      "wait": 2.001}
     assert rows(lake, "select count(*) from stage_latency where started_at is null") == [(0,)]
+
+
+def test_the_sandbox_of_a_restart_counts_too_and_a_resumed_call_does_not(
+        lake: Lake, artifacts: DirectoryStore, story: Story) -> None:
+    story.start("e")
+    story.time_us += 3_000_000
+    story.turn("e")
+    story.resume("e", "writer-2")
+    story.call("e", source="writer-2")
+    story.resume("e", "writer-3", restart=True, attempt=2)
+    story.time_us += 1_000_000
+    story.turn("e", source="writer-3")
+    pour(lake, artifacts, records_of(story.told))
+    query = "select round(duration_s, 4) from stage_latency where stage = 'sandbox' order by started_at"
+    assert rows(lake, query) == [(2.9995,), (0.9995,)]
+
+
+def test_infrastructure_never_hides_a_verdict(lake: Lake, artifacts: DirectoryStore, story: Story) -> None:
+    """Unless the newer failure is about another submission, which the older verdict says nothing about."""
+    story.request("kept", "moved", "never", "error")
+    for episode in ("kept", "moved", "never", "error"):
+        story.start(episode)
+        story.finish(episode)
+    story.score("kept", 0.25)
+    story.score("kept", 0.75, cause="replay-1")
+    story.score("kept", None, status="infra_failure", cause="replay-2")
+    story.score("moved", 0.5)
+    story.score("moved", None, status="infra_failure", cause="replay-1", submission=digest(b"another"))
+    story.score("never", None, status="infra_failure")
+    story.score("never", None, status="infra_failure", cause="replay-1")
+    story.score("error", 0.5)
+    story.score("error", None, status="verifier_error", cause="replay-1")
+    pour(lake, artifacts, records_of(story.told))
+    assert rows(lake, "select episode_id, status, reward, cause from current_scores order by 1") == [
+        ("error", "verifier_error", None, "replay-1"), ("kept", "ok", 0.75, "replay-1"),
+        ("moved", "infra_failure", None, "replay-1"), ("never", "infra_failure", None, "replay-1")]
 
 
 def test_a_snapshot_is_one_moment_for_all_tables(lake: Lake, artifacts: DirectoryStore, story: Story) -> None:
