@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Callable
 from typing import NamedTuple
 
-from schemas.admission import CLAIMS, UNCLAIMED, Claim, admit
+from schemas.admission import UNCLAIMED, Claim, admit, is_claim
 from schemas.envelope import Event, Position, Record
 
 
@@ -49,7 +49,7 @@ class Ownership:
         verdict = admit(before, event)
         if verdict.admitted:
             self._keep(episode, verdict.claim, record.position)
-            if event.type in CLAIMS and before.owner == self._source != event.source:
+            if is_claim(event.type) and before.owner == self._source != event.source:
                 self._on_lost(episode)
         waiting = self._expected.get(event.id)
         if waiting is not None and not waiting.done():

@@ -15,7 +15,7 @@ from eventlog.log import EventLog, TopicPartition
 from producers import ownership
 from producers.dialects import Call, Malformed
 from producers.episode import HOST, Episode, Open, answer_of, call_id_of
-from schemas.admission import CLAIMS
+from schemas.admission import is_claim
 from schemas.enums import ToolStatus
 from schemas.envelope import Event
 from schemas.events import EpisodeResumed, ToolReturned
@@ -38,7 +38,7 @@ class Past(msgspec.Struct):
         resumes = len(self.transcript.resumes)
         if not self.transcript.see(event):
             return
-        if event.type not in CLAIMS:
+        if not is_claim(event.type):
             self.used_s += (event.time_us - self.last_us) / 1e6
         elif len(self.transcript.resumes) > resumes and self.transcript.resumes[-1].restart:
             self.used_s = 0.0

@@ -3,16 +3,18 @@
 `episode.started` and `episode.resumed` are claims. An event is admitted if its sequence is the head's plus one and
 it is a claim or comes from the owner; an admitted claim makes its source the owner; nothing is admitted after an
 admitted `episode.finished`. Reads headers alone, never payloads. All else is kept and marked fenced with a reason.
+Claims and finishes are known by name, whatever their version: a reader must judge alike what a newer writer wrote.
 """
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import NamedTuple
 
-from schemas.envelope import Event, wire_type
+from schemas.envelope import Event, split_type
 
-CLAIMS = frozenset({wire_type("episode.started"), wire_type("episode.resumed")})
-FINISHED = wire_type("episode.finished")
+_CLAIMS = frozenset({"episode.started", "episode.resumed"})
+_FINISH = "episode.finished"
 
 
 class Claim(NamedTuple):
@@ -32,13 +34,26 @@ class Verdict(NamedTuple):
 UNCLAIMED = Claim()
 
 
+@lru_cache(maxsize=1024)
+def is_claim(wire: str) -> bool:
+    """Whether an event of this type, in any version, claims its episode."""
+    name, version = split_type(wire)
+    return version > 0 and name in _CLAIMS
+
+
+@lru_cache(maxsize=1024)
+def is_finish(wire: str) -> bool:
+    name, version = split_type(wire)
+    return version > 0 and name == _FINISH
+
+
 def admit(claim: Claim, event: Event) -> Verdict:
     """Pure: the state after `event`, whether it counts, and if not, why."""
     reason = _refusal(claim, event)
     if reason:
         return Verdict(claim, False, reason)
-    owner = event.source if event.type in CLAIMS else claim.owner
-    return Verdict(Claim(event.sequence, owner, event.type == FINISHED), True, "")
+    owner = event.source if is_claim(event.type) else claim.owner
+    return Verdict(Claim(event.sequence, owner, is_finish(event.type)), True, "")
 
 
 def _refusal(claim: Claim, event: Event) -> str:
@@ -48,8 +63,8 @@ def _refusal(claim: Claim, event: Event) -> str:
         return "duplicate_sequence"
     if event.sequence > claim.sequence + 1:
         return "gap"
-    if event.type not in CLAIMS and not claim.owner:
+    if is_claim(event.type):
+        return ""
+    if not claim.owner:
         return "unclaimed"
-    if event.type not in CLAIMS and event.source != claim.owner:
-        return "not_owner"
-    return ""
+    return "" if event.source == claim.owner else "not_owner"

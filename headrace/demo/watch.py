@@ -6,7 +6,7 @@ import threading
 from collections.abc import Collection
 from typing import TYPE_CHECKING
 
-from schemas.admission import FINISHED, UNCLAIMED, Claim, admit
+from schemas.admission import UNCLAIMED, Claim, admit, is_finish
 from schemas.codec import readable_payload
 from schemas.envelope import Record
 from schemas.events import (
@@ -92,7 +92,7 @@ class Watch:
         if record.position.topic == TRAJECTORIES:
             verdict = admit(self._claims.get(event.subject, UNCLAIMED), event)
             self._claims[event.subject] = verdict.claim
-            if not verdict.admitted or event.type != FINISHED:
+            if not verdict.admitted or not is_finish(event.type):
                 return
         match payload := readable_payload(event):
             case EpisodeRequested() if payload.run_id == self._run_id:

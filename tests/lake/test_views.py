@@ -9,9 +9,8 @@ import pytest
 from artifacts.store import DirectoryStore
 from lake.lake import Lake
 from lake.views import PUBLIC
-from schemas.admission import FINISHED
 from schemas.enums import Disposition
-from schemas.envelope import Event
+from schemas.envelope import Event, wire_type
 from schemas.errors import QueryError
 from schemas.ids import digest
 from schemas.topics import TRAJECTORIES
@@ -190,7 +189,8 @@ def test_an_episode_whose_finish_cannot_be_read_is_not_pending_for_ever(
         lake: Lake, artifacts: DirectoryStore, story: Story) -> None:
     story.request("e")
     story.start("e")
-    story.told.append((TRAJECTORIES, Event("f", "writer-1", FINISHED, "e", 1, story.time_us, b"\x80")))
+    finished = Event("f", "writer-1", wire_type("episode.finished"), "e", 1, story.time_us, b"\x80")
+    story.told.append((TRAJECTORIES, finished))
     pour(lake, artifacts, records_of(story.told))
     assert rows(lake, "select disposition, reason from dispositions") == [("infra_failed", "unreadable_finish")]
     assert rows(lake, "select count(*) from dead_letters") == [(1,)]

@@ -26,8 +26,8 @@ from schemas.tokens import pack_ids, pack_logprobs
 
 EPISODES = ("episode-a", "episode-b")
 SOURCES = ("writer-1", "writer-2", "writer-3")
-CLAIM_TYPES = (wire_type("episode.started"), wire_type("episode.resumed"))
-FINISH_TYPE = wire_type("episode.finished")
+CLAIM_TYPES = tuple(wire_type(name, version) for name in ("episode.started", "episode.resumed") for version in (1, 2))
+FINISH_TYPES = (wire_type("episode.finished"), wire_type("episode.finished", 2))
 
 PAYLOADS: dict[str, Payload] = {
     "started": EpisodeStarted(
@@ -40,7 +40,8 @@ PAYLOADS: dict[str, Payload] = {
     "returned": ToolReturned(turn=0, call_id="call", status="ok", workspace="sha256:" + "0" * 64, at=7),
     "finished": EpisodeFinished(termination="completed", at=8),
 }
-FOREIGN = {"unknown": "headrace.mood.noted.v1", "newer": "headrace.turn.generated.v9", "alien": "com.example.ping"}
+FOREIGN = {"started in v2": CLAIM_TYPES[1], "resumed in v2": CLAIM_TYPES[3], "finished in v2": FINISH_TYPES[1],
+           "unknown": "headrace.mood.noted.v1", "newer": "headrace.turn.generated.v9", "alien": "com.example.ping"}
 CORRUPT = {"corrupt": "headrace.turn.generated.v1"}
 KINDS = (*PAYLOADS, *FOREIGN, *CORRUPT)
 
@@ -59,7 +60,7 @@ def definition(events: Sequence[Event]) -> list[Event]:
     for event in events:
         own = [other for other in admitted if other.subject == event.subject]
         claims = [other for other in own if other.type in CLAIM_TYPES]
-        if any(other.type == FINISH_TYPE for other in own) or event.sequence != len(own):
+        if any(other.type in FINISH_TYPES for other in own) or event.sequence != len(own):
             continue
         if event.type in CLAIM_TYPES or (claims and claims[-1].source == event.source):
             admitted.append(event)
