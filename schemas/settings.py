@@ -55,6 +55,11 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """Attempts at an episode whose infrastructure failed."""
     verify_workers: Count = 2
     verify_deadline_s: Seconds = 60.0
+    """Of one verdict: a verifier that takes longer is ended and gave none."""
+    verify_memory_mb: Count = 4096
+    """Of the process that judges, sandboxes apart."""
+    verifiers: str = ""
+    """Python files with verifiers of your own, separated by commas (`--verifier FILE.py`)."""
     sink_flush_interval_s: Annotated[float, msgspec.Meta(ge=0)] = 0.5
     sink_flush_rows: Count = 20000
     batch_max_staleness: Annotated[int, msgspec.Meta(ge=0)] = 1

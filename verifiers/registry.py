@@ -1,4 +1,5 @@
-"""Which verifier judges what. Names are task kinds; others add theirs by an entry point of group `headrace.verifiers`.
+"""Which verifier judges what. Names are task kinds; others add theirs by an entry point of group `headrace.verifiers`,
+or by a file (setting `verifiers`), which comes first.
 
 Verifiers are imported when first asked for and kept: they hold no state between verdicts.
 """
@@ -12,6 +13,7 @@ from importlib.metadata import entry_points
 
 from schemas.errors import NotFoundError
 from tasks.task import Task
+from verifiers import files
 from verifiers.verifier import Verifier
 
 BUILTIN = {
@@ -21,6 +23,18 @@ BUILTIN = {
     "tools": "verifiers.tools:ToolsVerifier",
 }
 GROUP = "headrace.verifiers"
+_of_files: dict[str, Verifier] = {}
+
+
+def use_files(setting: str) -> list[str]:
+    """Take on the verifiers of the files that the setting names; their names. Raises ConfigError."""
+    found: dict[str, Verifier] = {}
+    for path in files.split(setting):
+        found |= files.load(path)
+    _of_files.clear()
+    _of_files.update(found)
+    get_verifier.cache_clear()
+    return sorted(found)
 
 
 def verifier_for(task: Task) -> Verifier:
@@ -31,6 +45,8 @@ def verifier_for(task: Task) -> Verifier:
 @functools.cache
 def get_verifier(name: str) -> Verifier:
     """Raises NotFoundError with a suggestion."""
+    if name in _of_files:
+        return _of_files[name]
     if name in BUILTIN:
         module, _, attribute = BUILTIN[name].partition(":")
         made: Verifier = getattr(importlib.import_module(module), attribute)()
@@ -38,6 +54,7 @@ def get_verifier(name: str) -> Verifier:
     for point in entry_points(group=GROUP, name=name):
         added: Verifier = point.load()()
         return added
-    close = difflib.get_close_matches(name, BUILTIN, n=1)
+    known = [*_of_files, *BUILTIN]
+    close = difflib.get_close_matches(name, known, n=1)
     raise NotFoundError("no verifier has this name", value=name,
-                        hint=f"did you mean `{close[0]}`?" if close else f"there are: {', '.join(sorted(BUILTIN))}")
+                        hint=f"did you mean `{close[0]}`?" if close else f"there are: {', '.join(sorted(known))}")

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import logging
 import math
-import threading
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -25,6 +24,7 @@ from schemas.ids import now_us, stable_id
 from tasks.task import Submission, Task, load_submission, load_task
 from verifiers import evidence
 from verifiers.registry import verifier_for
+from verifiers.verdicts import Verdict, Verdicts, key_of
 from verifiers.verifier import Context, Score, Verifier
 
 log = logging.getLogger(__name__)
@@ -34,20 +34,50 @@ LIMITS = Limits(output_kb=4096)
 
 def score_submission(submission_digest: str, *, episode_id: str, run_id: str, artifacts: ArtifactStore,
                      backend: Backend, seed: int = 0, deadline_s: float = 60.0, cause: str = "live",
-                     supersedes: str | None = None) -> ScoreRecorded:
-    """Judge a stored submission in fresh sandboxes."""
-    started_at = now_us()
+                     supersedes: str | None = None, cache: Verdicts | None = None) -> ScoreRecorded:
+    """Judge a stored submission in fresh sandboxes, unless `cache` holds the verdict.
+
+    `deadline_s` is what the verifier is told; `verifiers.judges` enforces it from outside.
+    """
+    asked = _Asked(submission_digest, episode_id, run_id, seed, cause, supersedes, now_us())
     case = _load(submission_digest, artifacts)
-    name = case.verifier.name if case.verifier else ""
-    version = case.verifier.digest if case.verifier else ""
+    key = key_of(submission_digest, case.version, seed, backend.isolates)
+    if cache and not case.failure and (known := cache.get(key)) and artifacts.has(known.evidence.digest):
+        return _recorded(asked, case, Score(reward=known.reward, components=known.components), known.evidence)
     score = case.failure or _judge(case, artifacts, backend, seed, deadline_s)
-    score, kept = _keep(score, case, submission_digest, name, version, seed, backend.isolates, artifacts)
+    score, kept = _keep(score, asked, case, backend.isolates, artifacts)
+    if cache and score.reward is not None and kept:
+        cache.put(key, Verdict(reward=score.reward, components=dict(score.components), evidence=kept))
+    return _recorded(asked, case, score, kept)
+
+
+def failed_score(submission_digest: str, status: ScoreStatus, what: str, details: Mapping[str, Any], *,
+                 artifacts: ArtifactStore, episode_id: str, run_id: str, seed: int, cause: str,
+                 supersedes: str | None) -> ScoreRecorded:
+    """The record of a verdict that was never given, for what happened outside of the verifier."""
+    asked = _Asked(submission_digest, episode_id, run_id, seed, cause, supersedes, now_us())
+    case = _load(submission_digest, artifacts)
+    score, kept = _keep(case.failure or _failed(status, what, **details), asked, case, None, artifacts)
+    return _recorded(asked, case, score, kept)
+
+
+class _Asked(NamedTuple):
+    submission: str
+    episode_id: str
+    run_id: str
+    seed: int
+    cause: str
+    supersedes: str | None
+    at: int
+
+
+def _recorded(asked: _Asked, case: _Case, score: Score, kept: ArtifactRef | None) -> ScoreRecorded:
     return ScoreRecorded(
-        score_id=score_id_of(episode_id, submission_digest, version, cause), episode_id=episode_id,
-        submission=submission_digest, verifier=name, verifier_digest=version, status=score.status.value,
-        reward=score.reward, components=dict(score.components), evidence=kept, seed=seed, cause=cause,
-        supersedes=supersedes, started_at=started_at, finished_at=now_us(), run_id=run_id,
-        task_id=case.submission.task_id if case.submission else "")
+        score_id=score_id_of(asked.episode_id, asked.submission, case.version, asked.cause),
+        episode_id=asked.episode_id, submission=asked.submission, verifier=case.name, verifier_digest=case.version,
+        status=score.status.value, reward=score.reward, components=dict(score.components), evidence=kept,
+        seed=asked.seed, cause=asked.cause, supersedes=asked.supersedes, started_at=asked.at, finished_at=now_us(),
+        run_id=asked.run_id, task_id=case.submission.task_id if case.submission else "")
 
 
 def score_id_of(episode_id: str, submission: str, verifier_digest: str, cause: str) -> str:
@@ -63,6 +93,14 @@ class _Case(NamedTuple):
     task: Task | None = None
     verifier: Verifier | None = None
     failure: Score | None = None
+
+    @property
+    def name(self) -> str:
+        return self.verifier.name if self.verifier else ""
+
+    @property
+    def version(self) -> str:
+        return self.verifier.digest if self.verifier else ""
 
 
 def _load(submission_digest: str, artifacts: ArtifactStore) -> _Case:
@@ -98,8 +136,6 @@ class _Fresh:
         self.backend, self.owner, self.lease_s = backend, owner, lease_s
         self.name, self.isolates, self.capabilities = backend.name, backend.isolates, backend.capabilities
         self._open: list[Sandbox] = []
-        self._closed = False
-        self._lock = threading.Lock()
 
     def submitted(self, submission: Submission, task: Task, readonly: Mapping[str, Path] | None = None) -> Sandbox:
         files = task.files if submission.workspace is None else {}
@@ -108,20 +144,14 @@ class _Fresh:
 
     def acquire(self, spec: SandboxSpec) -> Sandbox:
         sandbox = self.backend.acquire(spec)
-        with self._lock:
-            if not self._closed:
-                self._open.append(sandbox)
-                return sandbox
-        sandbox.close()
-        raise SandboxError("the verdict's time is over", kind="sandbox_closed")
+        self._open.append(sandbox)
+        return sandbox
 
     def reap(self) -> int:
         return 0
 
     def close(self) -> None:
-        with self._lock:
-            opened, self._open, self._closed = self._open, [], True
-        for sandbox in opened:
+        for sandbox in self._open:
             try:
                 sandbox.close()
             except Exception:
@@ -129,24 +159,14 @@ class _Fresh:
 
 
 def _judge(case: _Case, artifacts: ArtifactStore, backend: Backend, seed: int, deadline_s: float) -> Score:
-    """Run the verifier, bounded: on a time-out its sandboxes are closed under it and it is left behind."""
     assert case.submission and case.task and case.verifier
     fresh = _Fresh(backend, f"verify:{case.task.task_id}", max(60.0, 2 * deadline_s))
     context = Context(artifacts=artifacts, sandboxes=fresh, open_sandbox=fresh.submitted, seed=seed,
                       deadline_s=deadline_s)
-    result: list[Score] = []
-
-    def run() -> None:
-        result.append(_attempt(case.verifier, case.submission, case.task, context))  # type: ignore[arg-type]
-
-    thread = threading.Thread(target=run, name="verdict", daemon=True)
-    thread.start()
-    thread.join(deadline_s)
-    fresh.close()
-    if not result:
-        return _failed(ScoreStatus.VERIFIER_ERROR, "the verifier did not end before its deadline",
-                       deadline_s=deadline_s)
-    return result[0]
+    try:
+        return _attempt(case.verifier, case.submission, case.task, context)
+    finally:
+        fresh.close()
 
 
 def _attempt(verifier: Verifier, submission: Submission, task: Task, context: Context) -> Score:
@@ -188,13 +208,13 @@ def _number(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 
-def _keep(score: Score, case: _Case, submission: str, name: str, version: str, seed: int, isolated: bool,
+def _keep(score: Score, asked: _Asked, case: _Case, isolated: bool | None,
           artifacts: ArtifactStore) -> tuple[Score, ArtifactRef | None]:
     """Store the evidence. No evidence, no reward."""
     document = {
-        "submission": submission, "task_id": case.task.task_id if case.task else None,
-        "task_digest": case.submission.task_digest if case.submission else None, "verifier": name,
-        "verifier_digest": version, "isolated": isolated, "seed": seed,
+        "submission": asked.submission, "task_id": case.task.task_id if case.task else None,
+        "task_digest": case.submission.task_digest if case.submission else None, "verifier": case.name,
+        "verifier_digest": case.version, "isolated": isolated, "seed": asked.seed,
         "status": score.status.value, "reward": score.reward, "components": dict(score.components),
         "details": dict(score.evidence)}
     try:

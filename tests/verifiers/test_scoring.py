@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import math
-import threading
-import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -102,26 +100,6 @@ def test_what_a_verifier_raises_is_a_status_with_its_traceback(rig: Rig, custom:
     details = rig.evidence(score)["details"]
     assert details["error"] == type(wrong).__name__ and str(wrong) in details["message"]
     assert details["traceback"][-1].startswith("test_scoring.py:")
-
-
-def test_a_verifier_that_does_not_end_is_left_behind_and_its_sandboxes_are_closed(rig: Rig, custom: Custom) -> None:
-    opened: list[Sandbox] = []
-    released = threading.Event()
-
-    def verify(submission: Submission, task: Task, context: Context) -> Score:
-        opened.append(context.open_sandbox(submission, task))
-        released.wait(60)
-        return Score(reward=1.0)
-
-    custom.result = verify
-    began = time.monotonic()
-    score = rig.score(rig.hand_in(CUSTOM), deadline_s=0.3)
-    assert time.monotonic() - began < 5
-    assert (score.status, score.reward) == (ScoreStatus.VERIFIER_ERROR, None)
-    assert "deadline" in rig.evidence(score)["details"]["what"]
-    with pytest.raises((SandboxError, OSError)):
-        opened[0].exec(["true"])
-    released.set()
 
 
 def test_sandboxes_hold_the_submission_alone_and_are_closed_afterwards(rig: Rig, custom: Custom) -> None:

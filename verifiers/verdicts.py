@@ -1,0 +1,85 @@
+"""Verdicts given before, by all that they depend on: submission, verifier digest, seed, isolation.
+
+A cache and nothing more: only `ok` verdicts are kept, a damaged file is thrown away, and a replay never asks it, since
+what it wants to know is whether the verdict still comes out the same.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from pathlib import Path
+from typing import cast
+
+import apsw
+import msgspec
+
+from schemas.events import ArtifactRef
+from schemas.ids import digest
+
+log = logging.getLogger(__name__)
+_BUSY_MS = 2000
+_SCHEMA = "create table if not exists verdicts (key blob primary key, verdict blob not null) without rowid"
+
+
+class Verdict(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
+    reward: float
+    components: dict[str, float]
+    evidence: ArtifactRef
+
+
+_DECODER = msgspec.msgpack.Decoder(Verdict)
+
+
+def key_of(submission: str, verifier_digest: str, seed: int, isolated: bool) -> bytes:
+    return bytes.fromhex(digest(msgspec.json.encode([submission, verifier_digest, seed, isolated]))[-64:])
+
+
+class Verdicts:
+    """One SQLite file that several processes share. Thread-safe. It never raises: at worst it knows nothing."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._lock = threading.Lock()
+        self._connection: apsw.Connection | None = None
+
+    def get(self, key: bytes) -> Verdict | None:
+        with self._lock:
+            try:
+                rows = self._open().execute("select verdict from verdicts where key = ?", (key,)).fetchall()
+                return _DECODER.decode(cast(bytes, rows[0][0])) if rows else None
+            except (apsw.Error, msgspec.MsgspecError, OSError) as wrong:
+                self._give_up(wrong)
+                return None
+
+    def put(self, key: bytes, verdict: Verdict) -> None:
+        with self._lock:
+            try:
+                self._open().execute("insert or replace into verdicts values (?, ?)",
+                                     (key, msgspec.msgpack.encode(verdict)))
+            except (apsw.Error, OSError) as wrong:
+                self._give_up(wrong)
+
+    def close(self) -> None:
+        with self._lock:
+            if self._connection is not None:
+                self._connection.close()
+                self._connection = None
+
+    def _open(self) -> apsw.Connection:
+        if self._connection is None:
+            connection = apsw.Connection(str(self.path))
+            connection.set_busy_timeout(_BUSY_MS)
+            connection.execute("pragma journal_mode = wal; pragma synchronous = normal")
+            connection.execute(_SCHEMA)
+            self._connection = connection
+        return self._connection
+
+    def _give_up(self, wrong: Exception) -> None:
+        log.info("the cache of verdicts is passed over: %s", wrong)
+        if self._connection is not None:
+            self._connection.close(force=True)
+            self._connection = None
+        if isinstance(wrong, apsw.NotADBError | apsw.CorruptError | msgspec.MsgspecError):
+            for suffix in ("", "-wal", "-shm"):
+                Path(f"{self.path}{suffix}").unlink(missing_ok=True)
