@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from artifacts.store import ArtifactStore
 from consumers.manifest import manifest_rows
 from consumers.rows import Place, Row, dead_letter, event_row, rows_of
+from eventlog.log import TopicPartition
 from schemas.codec import decode_payload
 from schemas.envelope import Event, Position, Record
 from schemas.errors import ArtifactError, SchemaError
@@ -18,12 +19,6 @@ from schemas.topics import TRAJECTORIES
 if TYPE_CHECKING:
     from lake.lake import Lake
 
-_CLOSED = f"""
-select distinct subject from events
-where topic = '{TRAJECTORIES}' and admitted and type = 'episode.finished'
-  and list_contains($parts::integer[], partition)
-"""
-
 
 class Folding:
     """Holds the heads of open episodes. Records must come in the order of offsets, each once."""
@@ -32,17 +27,14 @@ class Folding:
         self._artifacts = artifacts
         self._heads = Heads()
 
-    def restore(self, lake: Lake, partitions: Iterable[int], as_of: dict[str, int]) -> None:
+    def restore(self, lake: Lake, partitions: Iterable[int], as_of: Mapping[TopicPartition, int]) -> None:
         """Heads as they were when the lake stood at `as_of`, for these partitions of trajectories."""
-        from lake.history import COLUMNS, read_events
+        from lake.standing import Standing
 
+        standing = Standing(lake, as_of, partitions)
         self._heads = Heads()
-        parts = {"parts": sorted(partitions)}
-        self._heads.closed.update(lake.sql(_CLOSED, as_of, parts).column("subject").to_pylist())
-        opened = f"""select {COLUMNS} from events where topic = '{TRAJECTORIES}' and admitted
-            and list_contains($parts::integer[], partition) and subject not in ({_CLOSED})
-            order by partition, "offset" """
-        for _, event in read_events(lake, opened, parts, as_of):
+        self._heads.closed = standing.closed
+        for _, event in standing.open_events():
             try:
                 self._heads.see(event)
             except SchemaError:

@@ -52,7 +52,8 @@ class Sink:
         self._start: Positions = {}
         self._next: Positions = {}
         """Next offset wanted, by partition that is ours."""
-        self._jumps: set[tuple[TopicPartition, int, int]] = set()
+        self._asked: dict[TopicPartition, tuple[int, int]] = {}
+        """The newest gap of a partition, from and to, that was asked for again."""
         self._moved = True
         self._since = self._rested = 0.0
         self.flushes = self.conflicts = 0
@@ -98,9 +99,9 @@ class Sink:
         if self._moved:  # Records of this poll may lie beyond the lake's position: they will come again.
             self._start_over(subscription)
             return False
+        jumped: dict[TopicPartition, bool] = {}
         for record in records:
-            if not self._take(subscription, record):
-                break
+            self._take(subscription, record, jumped)
         if self._due(idle=not records):
             self._flush(subscription)
         return not records and not self._pending()
@@ -118,7 +119,7 @@ class Sink:
             subscription.seek(part, at.get(part, 0))
         self._next = {part: at.get(part, 0) for part in ours}
         self._start = dict(self._next)
-        written = {f"{topic}-{number}": at[topic, number] for topic, number in ours if (topic, number) in at}
+        written = {part: at[part] for part in ours if part in at}
         self._folding.restore(self._lake, [number for topic, number in ours if topic == TRAJECTORIES], written)
         self._moved = False
 
@@ -127,29 +128,33 @@ class Sink:
         self._payload_bytes = 0
         self._next = dict(self._start)
 
-    def _take(self, subscription: Subscription, record: Record) -> bool:
-        """Buffer the rows of the record that is wanted next. False after a jump: the poll's rest is not to be used."""
+    def _take(self, subscription: Subscription, record: Record, jumped: dict[TopicPartition, bool]) -> None:
+        """Buffer the rows of the record if it is the one that is wanted next. `jumped` says of the partitions whose
+        offsets jumped in this poll whether that is how they are."""
         topic, number, offset = record.position
         part = (topic, number)
         wanted = self._next.get(part)
         if wanted is None or offset < wanted:  # Read before a seek took effect, or not ours any more.
-            return True
-        if offset > wanted and (part, wanted, offset) not in self._jumps:
-            return self._ask_again(subscription, part, wanted, offset)
+            return
+        if offset > wanted and not self._is_a_gap(subscription, part, (wanted, offset), jumped):
+            return
         if not self._buffer.size:
             self._since = time.monotonic()
         self._buffer.add(self._folding.rows(record))
-        self._payload_bytes += len(record.event.data) if record.event else 0
+        self._payload_bytes += len(record.event.data) if record.event else len(record.raw.value) if record.raw else 0
         self._next[part] = offset + 1
-        return True
 
-    def _ask_again(self, subscription: Subscription, part: TopicPartition, wanted: int, offset: int) -> bool:
-        """Offsets are missing. Once more from the wanted one: what is then still missing is not there (trimmed, or
-        marks of transactions). The audit tells gaps apart."""
-        self._jumps.add((part, wanted, offset))
-        _log.warning("%s-%d: offsets %d to %d did not come; asking again", *part, wanted, offset - 1)
-        self._moved = True
-        return False
+    def _is_a_gap(self, subscription: Subscription, part: TopicPartition, jump: tuple[int, int],
+                  jumped: dict[TopicPartition, bool]) -> bool:
+        """Offsets are missing: once more from the wanted one. What is missing then is not there (trimmed, or marks of
+        transactions), and so are further jumps of the same poll. The audit tells gaps apart."""
+        if part not in jumped:
+            jumped[part] = self._asked.get(part) == jump
+            self._asked[part] = jump
+            if not jumped[part]:
+                _log.warning("%s-%d: offsets %d to %d did not come; asking again", *part, jump[0], jump[1] - 1)
+                subscription.seek(part, jump[0])
+        return jumped[part]
 
     def _pending(self) -> bool:
         return self._next != self._start

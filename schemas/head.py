@@ -21,6 +21,7 @@ from schemas.events import (
     ToolReturned,
     TurnGenerated,
 )
+from schemas.idset import IdSet
 
 
 class EpisodeHead(msgspec.Struct):
@@ -82,18 +83,19 @@ class Seen(NamedTuple):
 
 
 class Heads:
-    """All heads a reader holds. A finished head shrinks to its claim, so late writers stay fenced."""
+    """All heads a reader holds. Of a finished one a digest of its id is kept, so late writers stay fenced."""
 
     def __init__(self) -> None:
         self.open: dict[str, EpisodeHead] = {}
-        self.closed: set[str] = set()
+        self.closed = IdSet()
 
     def see(self, event: Event) -> Seen:
         """Admit `event`, fold it, and say what happened. Raises SchemaError after the claim has advanced:
         admission reads headers alone, so a bad payload still takes its place in the sequence."""
-        if event.subject in self.closed:
+        held = self.open.get(event.subject)
+        if held is None and event.subject in self.closed:
             return Seen(EpisodeHead(event.subject, Claim(finished=True)), False, "after_finish", None)
-        head = self.open.get(event.subject) or EpisodeHead(event.subject)
+        head = held or EpisodeHead(event.subject)
         verdict = admit(head.claim, event)
         if not verdict.admitted:
             return Seen(head, False, verdict.reason, None)

@@ -48,7 +48,7 @@ def test_restored_heads_are_those_of_a_reader_that_never_stopped(
     for record in records:
         never_stopped.rows(record)
     restored = Folding(artifacts)
-    restored.restore(lake, range(4), lake.snapshot())
+    restored.restore(lake, range(4), lake.positions())
     assert heads(restored).closed == heads(never_stopped).closed
     assert heads(restored).open == heads(never_stopped).open
 
