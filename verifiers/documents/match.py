@@ -1,118 +1,128 @@
-"""Verdicts on answers about documents: typed fields of one JSON object, wrong and made-up fields punished.
+"""An answered JSON object against the wanted fields.
 
-reward = F1 over fields: 2 TP / (2 TP + FP + FN). A wrong value is both a false positive and a false negative, so each
-wrong field costs itself; an extra field is a false positive, so dumping the page does not pay. Nothing answered is 0.
-Component `consistency`: the share of the declared sums that hold among the *answered* amounts (not in the reward).
-
-`task.hidden`: `fields`: {name: {`type`: text | money | date | id | number, `want`}}, `decimal` and `group` (how the
-document writes numbers), `currencies` (symbols that may stand beside an amount), `sums`: [[part, ..., whole]], where a
-list field counts as all its amounts. `want` is canonical text, a list of such, or null for what the document does not
-say; then the answer must say null.
+F1 over values that stand somewhere: 2 TP / (answered + wanted). A wrong value is answered and wanted, so each costs
+exactly itself; made-up ones are answered and not wanted, so dumping the page does not pay. Where nothing is wanted,
+nothing may be answered; null is no value and earns nothing. Rows of items are paired so that most of their values
+agree; every value in them counts alone.
 """
 
 from __future__ import annotations
 
-from decimal import Decimal
-from typing import Any
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
 
-import msgspec
+from verifiers.documents import fields
+from verifiers.documents.assignment import assign
+from verifiers.documents.hidden import DocumentsHidden, Field
+from verifiers.documents.locale import Locale
 
-from schemas.errors import VerifierError
-from tasks.task import Submission, Task
-from verifiers import fields
-from verifiers.digest import code_digest
-from verifiers.verifier import Context, Score
-
-MODULES = ("verifiers.documents", "verifiers.fields")
-CENT = Decimal("0.01")
 ABSENT = object()
+ROWS_LIMIT = 500
+"""Answered rows that are paired; those beyond are made up, each value of them."""
 
 
-class Field(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    type: str
-    want: str | list[str] | None
+class Leaf(NamedTuple):
+    """One value: what was wanted at a path and what was answered. `answered` counts values, so that a list where one
+    value is wanted costs each of its values."""
+
+    path: str
+    verdict: str
+    wanted: int
+    answered: int
+    want: Any = None
+    got: Any = None
+    why: str = ""
 
 
-class DocumentsHidden(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    fields: dict[str, Field]
-    decimal: str = "."
-    group: str = ","
-    currencies: list[str] = []
-    sums: list[list[str]] = []
+def leaves(hidden: DocumentsHidden, answer: Mapping[str, Any]) -> list[Leaf]:
+    """Verdict on each value: right, wrong, missing, invented (the document says nothing there), extra (not asked for),
+    or nothing (rightly)."""
+    found: list[Leaf] = []
+    for name, field in hidden.fields.items():
+        got = answer.get(name, ABSENT)
+        if field.type == "items":
+            found += _items(name, field, got, hidden.locale)
+        else:
+            found.append(_value(name, field.type, field.want, got, hidden.locale))
+    return found + [leaf for name in answer if name not in hidden.fields for leaf in _extra(name, answer[name])]
 
 
-class DocumentsVerifier:
-    name = "documents"
-
-    @property
-    def digest(self) -> str:
-        return code_digest(MODULES)
-
-    def verify(self, submission: Submission, task: Task, context: Context) -> Score:
-        """Components `fields` (the reward), `precision`, `recall`, and `consistency` where sums are declared."""
-        hidden = _hidden(task)
-        try:
-            answer = fields.parse_answer(submission.answer)
-        except fields.BadAnswer as wrong:
-            return Score(reward=0.0, components={"fields": 0.0, "precision": 0.0, "recall": 0.0},
-                         evidence={"problem": str(wrong), "answer": submission.answer})
-        locale = fields.Locale(hidden.decimal, hidden.group, tuple(hidden.currencies))
-        verdicts = {name: _judge(field, answer.get(name, ABSENT), locale) for name, field in hidden.fields.items()}
-        extra = sorted(set(answer) - set(hidden.fields))
-        components = _rates(list(verdicts.values()), extra=sum(answer[name] is not None for name in extra))
-        if hidden.sums:
-            components["consistency"] = _consistency(hidden, answer, locale)
-        return Score(reward=components["fields"], components=components,
-                     evidence={"verdicts": verdicts, "extra": extra, "answer": submission.answer})
+def rates(found: list[Leaf]) -> dict[str, float]:
+    """`fields` is F1. Nothing wanted and nothing answered is all 1; one of both empty is all 0."""
+    right = sum(leaf.verdict == "right" for leaf in found)
+    wanted, answered = sum(leaf.wanted for leaf in found), sum(leaf.answered for leaf in found)
+    if not wanted and not answered:
+        return {"fields": 1.0, "precision": 1.0, "recall": 1.0}
+    return {"fields": 2 * right / (wanted + answered), "precision": right / answered if answered else 0.0,
+            "recall": right / wanted if wanted else 0.0}
 
 
-def _hidden(task: Task) -> DocumentsHidden:
-    try:
-        hidden = msgspec.convert(task.hidden, DocumentsHidden)
-    except msgspec.ValidationError as wrong:
-        raise VerifierError(f"the task's hidden part is wrong: {wrong}", where=f"task {task.task_id}") from None
-    unknown = {field.type for field in hidden.fields.values()} - set(fields.TYPES)
-    unknown |= {name for line in hidden.sums for name in line} - set(hidden.fields)
-    if unknown or not hidden.fields:
-        raise VerifierError("a documents task names an unknown type or field", where=f"task {task.task_id}",
-                            value=sorted(unknown))
-    return hidden
+def _value(path: str, kind: str, want: Any, got: Any, locale: Locale) -> Leaf:
+    if got is ABSENT or fields.is_nothing(kind, got):
+        return Leaf(path, "nothing" if want is None else "missing", int(want is not None), 0, want)
+    if want is None:
+        return Leaf(path, "invented", 0, _count(got), None, got)
+    if isinstance(want, list):
+        same = isinstance(got, list) and len(got) == len(want) and all(
+            fields.matches(kind, one, other, locale) for one, other in zip(got, want, strict=True))
+        surplus = max(0, _count(got) - max(1, len(want)))
+        return Leaf(path, "right" if same else "wrong", 1, 1 + surplus, want, got)
+    if fields.matches(kind, got, want, locale):
+        return Leaf(path, "right", 1, 1, want, got)
+    return Leaf(path, "wrong", 1, _count(got), want, got, fields.why_not(kind, got, locale))
 
 
-def _judge(field: Field, got: Any, locale: fields.Locale) -> str:
-    """`right`, `wrong`, `missing` (not answered), or `invented` (answered where the document says nothing)."""
-    if got is ABSENT or (got is None and field.want is not None):
-        return "missing"
-    if field.want is None:
-        return "right" if got is None else "invented"
-    if isinstance(field.want, list):
-        same = isinstance(got, list) and len(got) == len(field.want) and all(
-            fields.matches(field.type, one, want, locale) for one, want in zip(got, field.want, strict=True))
-        return "right" if same else "wrong"
-    return "right" if fields.matches(field.type, got, field.want, locale) else "wrong"
+def _count(value: Any) -> int:
+    """How many values an answered value holds; at least one, for something was answered."""
+    return max(1, sum(1 for _ in _values(value)))
 
 
-def _rates(verdicts: list[str], extra: int) -> dict[str, float]:
-    right, wrong = verdicts.count("right"), verdicts.count("wrong")
-    false_positives = wrong + verdicts.count("invented") + extra
-    false_negatives = wrong + verdicts.count("missing")
-    if not right:
-        return {"fields": 0.0, "precision": 0.0, "recall": 0.0}
-    return {"fields": 2 * right / (2 * right + false_positives + false_negatives),
-            "precision": right / (right + false_positives), "recall": right / (right + false_negatives)}
+def _values(value: Any) -> Iterator[Any]:
+    if isinstance(value, Mapping):
+        value = list(value.values())
+    if isinstance(value, list):
+        for item in value:
+            yield from _values(item)
+    elif value is not None:
+        yield value
 
 
-def _consistency(hidden: DocumentsHidden, answer: dict[str, Any], locale: fields.Locale) -> float:
-    """Share of the sums that hold, to a cent for each amount in them. An amount that is not there breaks its sum."""
-    held = 0
-    for *parts, whole in hidden.sums:
-        read = [amount for name in parts for amount in _amounts(answer.get(name), locale)]
-        amounts = [amount for amount in read if amount is not None]
-        total = fields.money(answer.get(whole), locale)
-        if amounts and len(amounts) == len(read) and total is not None:
-            held += abs(sum(amounts, Decimal(0)) - total) <= CENT * len(amounts)
-    return held / len(hidden.sums)
+def _extra(path: str, got: Any) -> list[Leaf]:
+    return [] if got is None else [Leaf(path, "extra", 0, _count(got), None, got)]
 
 
-def _amounts(value: Any, locale: fields.Locale) -> list[Decimal | None]:
-    return [fields.money(item, locale) for item in (value if isinstance(value, list) else [value])]
+def _items(name: str, field: Field, got: Any, locale: Locale) -> list[Leaf]:
+    wanted: list[dict[str, str]] = field.want  # type: ignore[assignment]
+    if got is ABSENT or got is None:
+        got = []
+    if not isinstance(got, list) or any(not isinstance(row, Mapping) for row in got):
+        lost = [_value(f"{name}[{index}].{key}", "text", want, ABSENT, locale)
+                for index, row in enumerate(wanted) for key, want in row.items()]
+        return [*lost, Leaf(name, "wrong", 0, _count(got), None, got, "not a list of rows")]
+    pairs = _pairs(field, wanted, got[:ROWS_LIMIT], locale)
+    found: list[Leaf] = []
+    for index, row in enumerate(wanted):
+        found += _row(f"{name}[{index}]", field, row, got[pairs[index]] if index in pairs else {}, locale)
+    for index, row in enumerate(got):
+        if index not in pairs.values():
+            found += [leaf for key, value in row.items() for leaf in _extra(f"{name}[+{index}].{key}", value)]
+    return found
+
+
+def _row(path: str, field: Field, want: Mapping[str, str], got: Mapping[str, Any], locale: Locale) -> list[Leaf]:
+    found = [_value(f"{path}.{key}", field.of.get(key, "text"), value, got.get(key, ABSENT), locale)
+             for key, value in want.items()]
+    return found + [leaf for key, value in got.items() if key not in want for leaf in _extra(f"{path}.{key}", value)]
+
+
+def _pairs(field: Field, wanted: list[dict[str, str]], got: list[Mapping[str, Any]], locale: Locale) -> dict[int, int]:
+    """Wanted row to answered row, most agreeing values first; rows left over are paired in order, so that a wrong row
+    stands beside the one it was meant for."""
+    worth = [[float(sum(leaf.verdict == "right" for leaf in _row("", field, want, row, locale))) for row in got]
+             for want in wanted]
+    pairs = dict(assign(worth))
+    spare = iter([index for index in range(len(got)) if index not in pairs.values()])
+    for index in range(len(wanted)):
+        if index not in pairs and (other := next(spare, None)) is not None:
+            pairs[index] = other
+    return pairs
