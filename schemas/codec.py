@@ -1,10 +1,12 @@
-"""Payload to event and back. The envelope decodes without the payload, so an unknown type is carried, not fatal."""
+"""Payload to event and back. The envelope decodes without the payload, so an unknown type is carried, not fatal.
+
+Writers write the newest version of a type alone; readers read every version there ever was, and see the newest.
+"""
 
 from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable
 
 import msgspec
 
@@ -12,13 +14,13 @@ from schemas.envelope import Event, split_type, wire_type
 from schemas.errors import SchemaError
 from schemas.events import PAYLOADS, Payload, TurnGenerated
 from schemas.ids import new_id
+from schemas.superseded import SUPERSEDED, UPCASTERS
 
 _LOGGER = logging.getLogger("headrace.schemas")
 _ENCODER = msgspec.msgpack.Encoder()
 _DECODERS: dict[tuple[str, int], msgspec.msgpack.Decoder[Payload]] = {
-    (payload.NAME, payload.VERSION): msgspec.msgpack.Decoder(payload) for payload in PAYLOADS}
+    (payload.NAME, payload.VERSION): msgspec.msgpack.Decoder(payload) for payload in (*PAYLOADS, *SUPERSEDED)}
 _TYPES = {payload: wire_type(payload.NAME, payload.VERSION) for payload in PAYLOADS}
-_UPCASTERS: dict[tuple[str, int], Callable[[bytes], bytes]] = {}
 
 
 def make_event(payload: Payload, *, subject: str, source: str, time_us: int, sequence: int = 0,
@@ -29,22 +31,20 @@ def make_event(payload: Payload, *, subject: str, source: str, time_us: int, seq
 
 
 def decode_payload(event: Event) -> Payload | None:
-    """The typed payload; None for a type that this release does not know.
+    """The typed payload in its newest version; None for a type or a version that this release does not know.
 
     Raises SchemaError with the JSON path of the field at fault.
     """
-    name, version = split_type(event.type)
-    data = event.data
-    while (name, version) in _UPCASTERS:
-        data, version = _UPCASTERS[name, version](data), version + 1
-    decoder = _DECODERS.get((name, version))
+    decoder = _DECODERS.get(split_type(event.type))
     if decoder is None:
         return None
     try:
-        payload = decoder.decode(data)
+        payload = decoder.decode(event.data)
         _check_buffers(payload)
     except (msgspec.MsgspecError, SchemaError, RecursionError) as wrong:
         raise SchemaError(f"payload of {event.type} violates its schema: {wrong}", where=f"event {event.id}") from None
+    while upcast := UPCASTERS.get(type(payload)):
+        payload = upcast(payload)
     return payload
 
 

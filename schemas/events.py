@@ -1,7 +1,8 @@
-"""Event payloads, version 1. MessagePack maps with the field names below; times are microseconds UTC.
+"""Event payloads, each in its newest version. MessagePack maps with the field names below; times are microseconds UTC.
 
 Rules of evolution: a field is only ever added, with a default; never renamed, retyped or reused. A breaking change
-is a new version beside the old one and an upcaster. Golden bytes of every (type, version) are kept in tests/golden.
+is a new version and an upcaster from the old one (`schemas.superseded`). Golden bytes and fields of every (type,
+version) are kept in tests/golden; docs/schema-evolution.md has the steps.
 """
 
 from __future__ import annotations
@@ -284,15 +285,22 @@ class WeightsPublished(Payload, frozen=True, kw_only=True):
 
 
 class DeadLettered(Payload, frozen=True, kw_only=True):
+    """A record that a reader could not accept, with all that is needed to append it again as it was."""
+
     NAME = "record.dead_lettered"
     TOPIC = "dead-letters"
+    VERSION = 2
     topic: str
     partition: Int64
     offset: Int64
     reason: str
     data: bytes
-    headers: dict[str, bytes] = {}
+    headers: list[tuple[str, bytes | None]] = []
+    """In their order: a name may stand twice, and a value may be missing."""
     at: Int64 = 0
+    key: bytes | None = None
+    time_us: Int64 | None = None
+    """The record's own time; null where it is not known (version 1 did not keep it)."""
 
 
 PAYLOADS: tuple[type[Payload], ...] = (

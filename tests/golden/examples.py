@@ -1,4 +1,4 @@
-"""One payload of every type, each field set and none at its default. The bytes of version 1 lie beside this file."""
+"""One payload of every type and version, each field set and none at its default. The bytes lie beside this file."""
 
 from __future__ import annotations
 
@@ -25,6 +25,7 @@ from schemas.events import (
     TurnGenerated,
     WeightsPublished,
 )
+from schemas.superseded import DeadLetteredV1
 
 EPISODE = "0190b0a0-1111-7222-8333-444455556666"
 RUN = "0190b0a0-0000-7000-8000-000000000001"
@@ -32,7 +33,7 @@ BATCH = "0190b0a0-2222-7000-8000-000000000002"
 AT = 1_700_000_000_123_456
 A, B, C = ("sha256:" + letter * 64 for letter in "abc")
 
-V1: tuple[Payload, ...] = (
+CURRENT: tuple[Payload, ...] = (
     TaskRegistered(task_id="tools/sum-1", kind="tools", digest=A, set="tools", difficulty=0.25, expected_duration_s=1.5,
                    spec=ArtifactRef(A, 512, "application/vnd.headrace.task+msgpack"), verifier="tools-strict", at=AT),
     EpisodeRequested(episode_id=EPISODE, run_id=RUN, group_id="group-1", sample_index=3, task_id="tools/sum-1",
@@ -69,5 +70,14 @@ V1: tuple[Payload, ...] = (
                   checkpoint="checkpoints/7", at=AT),
     WeightsPublished(run_id=RUN, version=8, digest=C, path="weights/8", step=7, at=AT),
     DeadLettered(topic="scores", partition=2, offset=41, reason="header is missing", data=b"\xff\0",
-                 headers={"ce_id": b"x"}, at=AT),
+                 headers=[("ce_id", b"x"), ("ce_id", b"y"), ("trace", None)], at=AT, key=b"episode", time_us=AT - 5),
 )
+"""What writers write."""
+SUPERSEDED: tuple[tuple[Payload, Payload], ...] = (
+    (DeadLetteredV1(topic="scores", partition=2, offset=41, reason="header is missing", data=b"\xff\0",
+                    headers={"ce_id": b"x"}, at=AT),
+     DeadLettered(topic="scores", partition=2, offset=41, reason="header is missing", data=b"\xff\0",
+                  headers=[("ce_id", b"x")], at=AT)),
+)
+"""What was written once, and as what it is read today."""
+ALL = (*CURRENT, *(old for old, _ in SUPERSEDED))

@@ -14,10 +14,10 @@ from schemas.envelope import Event, wire_type
 from schemas.errors import SchemaError
 from schemas.events import PAYLOADS, CancelRequested, Payload, TurnGenerated, WeightsPublished, fields_of
 from schemas.topics import TOPICS
-from tests.golden.examples import V1
+from tests.golden.examples import CURRENT
 
 CANCEL = wire_type("episode.cancel_requested")
-TURN = next(payload for payload in V1 if isinstance(payload, TurnGenerated))
+TURN = next(payload for payload in CURRENT if isinstance(payload, TurnGenerated))
 
 
 def _event(data: object, type: str = CANCEL) -> Event:
@@ -25,7 +25,7 @@ def _event(data: object, type: str = CANCEL) -> Event:
     return Event("event-9", "source", type, "subject", 0, 0, encoded)
 
 
-@pytest.mark.parametrize("payload", V1, ids=lambda payload: payload.NAME)
+@pytest.mark.parametrize("payload", CURRENT, ids=lambda payload: payload.NAME)
 def test_a_payload_comes_back(payload: Payload) -> None:
     event = make_event(payload, subject="episode", source="writer", time_us=5, sequence=3, event_id="once")
     assert (event.id, event.subject, event.source, event.time_us, event.sequence) == ("once", "episode", "writer", 5, 3)
@@ -34,7 +34,7 @@ def test_a_payload_comes_back(payload: Payload) -> None:
 
 
 def test_an_event_without_a_given_id_gets_its_own() -> None:
-    one, two = (make_event(V1[0], subject="a", source="b", time_us=0) for _ in range(2))
+    one, two = (make_event(CURRENT[0], subject="a", source="b", time_us=0) for _ in range(2))
     assert one.id != two.id
 
 
@@ -47,7 +47,7 @@ def test_an_unknown_field_is_ignored() -> None:
     assert decode_payload(_event({"episode_id": "e", "mood": {"deep": [1, 2]}})) == CancelRequested(episode_id="e")
 
 
-@pytest.mark.parametrize("payload", V1, ids=lambda payload: payload.NAME)
+@pytest.mark.parametrize("payload", CURRENT, ids=lambda payload: payload.NAME)
 def test_a_missing_field_takes_its_default(payload: Payload) -> None:
     """An old writer did not know the field."""
     event = make_event(payload, subject="s", source="w", time_us=0)
@@ -123,7 +123,7 @@ def test_any_bytes_give_a_payload_or_a_schema_error(type: str, data: bytes) -> N
         assert wrong.where == "event event-9"
 
 
-@given(st.sampled_from(V1), st.integers(0, 400), st.integers(0, 255))
+@given(st.sampled_from(CURRENT), st.integers(0, 400), st.integers(0, 255))
 def test_a_flipped_byte_gives_a_payload_or_a_schema_error(payload: Payload, at: int, byte: int) -> None:
     event = make_event(payload, subject="s", source="w", time_us=0)
     torn = bytearray(event.data)
