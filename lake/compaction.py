@@ -12,13 +12,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
-from pathlib import Path
+from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from lake.files import LiveFile, add_action, new_file, parquet_writer
+from artifacts.folder import Folder
+from lake.files import LiveFile, add_action, new_file, parquet_writer, size_of
 from lake.transactions import commit
 from schemas.errors import LakeError
 
@@ -50,7 +51,7 @@ def all_small(files: Sequence[LiveFile]) -> list[LiveFile]:
     return small if len(small) > 1 else []
 
 
-def merge(handle: DeltaTable, folder: Path, files: Sequence[LiveFile]) -> None:
+def merge(handle: DeltaTable, folder: Folder, files: Sequence[LiveFile]) -> None:
     """Replace the files by as few as the largest tier allows. Raises CommitConflictError if another compaction of the
     table came first."""
     from deltalake import Transaction
@@ -75,21 +76,21 @@ def _groups(files: Sequence[LiveFile]) -> Iterator[list[LiveFile]]:
         yield group
 
 
-def _merged(folder: Path, files: Sequence[LiveFile]) -> AddAction:
+def _merged(folder: Folder, files: Sequence[LiveFile]) -> AddAction:
     """One file with the rows of `files`, in bounded memory. Raises LakeError rather than lose a row."""
-    readers = [pq.ParquetFile(folder / file.path) for file in files]
-    schema = pa.unify_schemas([reader.schema_arrow for reader in readers])
-    name, rows = new_file(schema), 0
-    with parquet_writer(folder / name, schema) as writer:
-        for table in _row_groups(readers, schema):
-            writer.write_table(table)
-            rows += table.num_rows
     told = [file.rows for file in files]
-    if None in told or rows != sum(count or 0 for count in told):
-        (folder / name).unlink()
-        raise LakeError("compaction read another number of rows than the table tells; nothing was changed",
-                        where=str(folder), value={"read": rows, "told": told})
-    return add_action(folder, name, rows, {}, data_change=False)
+    with ExitStack() as stack:
+        readers = [pq.ParquetFile(stack.enter_context(folder.reader(file.path))) for file in files]
+        schema = pa.unify_schemas([reader.schema_arrow for reader in readers])
+        name, rows = new_file(schema), 0
+        with parquet_writer(folder, name, schema) as writer:
+            for table in _row_groups(readers, schema):
+                writer.write_table(table)
+                rows += table.num_rows
+            if None in told or rows != sum(count or 0 for count in told):
+                raise LakeError("compaction read another number of rows than the table tells; nothing was changed",
+                                where=folder.url, value={"read": rows, "told": told})
+    return add_action(name, size_of(folder, name), rows, {}, data_change=False)
 
 
 def _row_groups(readers: Sequence[pq.ParquetFile], schema: pa.Schema) -> Iterator[pa.Table]:

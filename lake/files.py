@@ -7,16 +7,17 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import time
-from collections.abc import Mapping
-from pathlib import Path
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from artifacts.folder import Folder
+from schemas.errors import LakeError
 from schemas.ids import new_id
 
 if TYPE_CHECKING:
@@ -39,34 +40,49 @@ def schema_mark(schema: pa.Schema) -> str:
     return hashlib.sha256(columns.encode()).hexdigest()[:12]
 
 
-def write_file(folder: Path, rows: pa.Table) -> str:
-    """Write `rows` as one Parquet file of the table; its name."""
+def write_file(folder: Folder, rows: pa.Table) -> tuple[str, int]:
+    """Write `rows` as one Parquet file of the table, durably; its name and size."""
     name = new_file(rows.schema)
-    with parquet_writer(folder / name, rows.schema) as writer:
+    with parquet_writer(folder, name, rows.schema) as writer:
         writer.write_table(rows)
-    return name
+    return name, size_of(folder, name)
 
 
-def parquet_writer(path: Path, schema: pa.Schema) -> pq.ParquetWriter:
+def size_of(folder: Folder, name: str) -> int:
+    size = folder.size(name)
+    if size is None:
+        raise LakeError("a file that was just written is gone", where=folder.url, value=name)
+    return size
+
+
+@contextmanager
+def parquet_writer(folder: Folder, name: str, schema: pa.Schema) -> Iterator[pq.ParquetWriter]:
+    """Durable afterwards; no file after an exception inside. Raises LakeError where the folder cannot be written."""
     leaves = [_leaf(field) for field in schema]
     dictionary = [leaf for leaf, field in zip(leaves, schema, strict=True)
                   if leaf in _TOKENS or (pa.types.is_string(field.type) and leaf not in _PLAIN)]
     split = {leaf: "BYTE_STREAM_SPLIT" for leaf in leaves if leaf == "logprobs.list.element"}
-    return pq.ParquetWriter(path, schema, compression="zstd", compression_level=1, use_dictionary=dictionary,
-                            column_encoding=split or None)
+    try:
+        with folder.writer(name) as file, pq.ParquetWriter(
+                file, schema, compression="zstd", compression_level=1, use_dictionary=dictionary,
+                column_encoding=split or None) as writer:
+            yield writer
+    except OSError as wrong:
+        raise LakeError(f"a data file cannot be written ({wrong.strerror or wrong})", where=folder.url,
+                        hint="is there free space, and may it be written?") from None
 
 
 def _leaf(field: pa.Field) -> str:
     return f"{field.name}.list.element" if pa.types.is_list(field.type) else str(field.name)
 
 
-def add_action(folder: Path, name: str, rows: int, spans: Mapping[str, tuple[Any, Any]],
+def add_action(name: str, size: int, rows: int, spans: Mapping[str, tuple[Any, Any]],
                data_change: bool) -> AddAction:
     from deltalake.transaction import AddAction
 
     stats = {"numRecords": rows, "minValues": {key: low for key, (low, _) in spans.items()},
              "maxValues": {key: high for key, (_, high) in spans.items()}}
-    return AddAction(path=name, size=os.path.getsize(folder / name), partition_values={}, data_change=data_change,
+    return AddAction(path=name, size=size, partition_values={}, data_change=data_change,
                      modification_time=time.time_ns() // 1_000_000, stats=json.dumps(stats))
 
 

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, TypeVar
 
 import pyarrow as pa
 
+from artifacts.folder import Folder
+from artifacts.local_folder import LocalFolder
 from eventlog.log import TopicPartition
 from lake.commit import commit_flush
 from lake.interrupt import interruptible
@@ -34,13 +36,20 @@ T = TypeVar("T")
 
 
 class Lake:
-    def __init__(self, root: Path, artifacts: ArtifactStore, memory_mb: int = 1024) -> None:
-        self.root, self.artifacts = root, artifacts
-        self._reader = SnapshotReader(root)
-        self._engine = Engine(root, memory_mb)
+    def __init__(self, folder: Folder, artifacts: ArtifactStore, spill: Path, memory_mb: int = 1024) -> None:
+        self.folder, self.artifacts = folder, artifacts
+        self._reader = SnapshotReader(folder)
+        self._engine = Engine(folder, memory_mb, spill)
         self._identity = ""
         self._tables: dict[str, WriterTable] = {}
         self._writing = threading.Lock()
+
+    @property
+    def root(self) -> Path:
+        """The directory of a lake that lies in one."""
+        if isinstance(self.folder, LocalFolder):
+            return self.folder.path
+        raise LakeError("this lake does not lie in a directory", where=self.folder.url)
 
     @property
     def identity(self) -> str:
@@ -49,11 +58,11 @@ class Lake:
 
     def bind(self, identity: str) -> None:
         """Say which log will be written: the first one makes the lake its own. Raises LakeError for another."""
-        if not table_exists(self.root, "events"):
-            create_table(self.root, "events", identity)
+        if not table_exists(self.folder, "events"):
+            create_table(self.folder, "events", identity)
         owner = self._reader.identity()
         if owner != identity:
-            raise LakeError("the lake is a copy of another log", where=str(self.root),
+            raise LakeError("the lake is a copy of another log", where=self.folder.url,
                             value={"lake": owner, "log": identity},
                             hint="use the home that belongs to this log, or move the lake folder away to build it anew")
         self._identity = identity
@@ -72,7 +81,7 @@ class Lake:
         Raises CommitConflictError or LakeError: then drop what was buffered, reload `positions()`, and seek there.
         """
         if not self._identity:
-            raise LakeError("the lake is not bound to a log", where=str(self.root), hint="call bind(identity) first")
+            raise LakeError("the lake is not bound to a log", where=self.folder.url, hint="call bind(identity) first")
         with self._writing:
             try:
                 commit_flush(self._table, rows, start, end)
@@ -97,8 +106,8 @@ class Lake:
 
     def compact(self) -> dict[str, int]:
         """Merge all small files, as far as that is good; how many, by table. Sinks may go on meanwhile."""
-        names = [name for name in TABLES if table_exists(self.root, name)]
-        return {name: WriterTable(self.root, name, self.identity).compact(everything=True) for name in names}
+        names = [name for name in TABLES if table_exists(self.folder, name)]
+        return {name: WriterTable(self.folder, name, self.identity).compact(everything=True) for name in names}
 
     def verify(self) -> list[str]:
         """Audit the lake: problems found, in words; none means that every promise holds."""
@@ -108,7 +117,7 @@ class Lake:
 
     def _table(self, name: str) -> WriterTable:
         if name not in self._tables:
-            self._tables[name] = WriterTable(self.root, name, self._identity)
+            self._tables[name] = WriterTable(self.folder, name, self._identity)
         return self._tables[name]
 
     def _read(self, query: str, as_of: Mapping[str, int] | None, parameters: Parameters,
@@ -120,7 +129,7 @@ class Lake:
             except VanishedError as gone:
                 self._reader.forget()
                 if attempt == _ATTEMPTS - 1:
-                    raise LakeError(f"a file of the lake cannot be read: {gone}", where=str(self.root),
+                    raise LakeError(f"a file of the lake cannot be read: {gone}", where=self.folder.url,
                                     hint="restore it, or move the lake away: `headrace sink` builds it anew") from None
         raise AssertionError("unreachable")
 

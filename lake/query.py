@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from artifacts.folder import Folder
 from schemas.errors import LakeError, QueryError
 
 if TYPE_CHECKING:
@@ -35,8 +36,8 @@ class VanishedError(Exception):
 class Engine:
     """Opens on first use. Thread-safe: every query has a cursor of its own."""
 
-    def __init__(self, root: Path, memory_mb: int) -> None:
-        self._root, self._memory_mb = root, memory_mb
+    def __init__(self, root: Folder, memory_mb: int, spill: Path) -> None:
+        self._root, self._memory_mb, self._spill = root, memory_mb, spill
         self._database: duckdb.DuckDBPyConnection | None = None
         self._lock = threading.Lock()
 
@@ -51,7 +52,7 @@ class Engine:
         except duckdb.IOException as gone:
             raise VanishedError(str(gone)) from None
         except duckdb.Error as wrong:
-            raise LakeError(f"a view cannot be made: {_message(wrong)}", where=str(self._root)) from None
+            raise LakeError(f"a view cannot be made: {_message(wrong)}", where=self._root.url) from None
         return cursor
 
     def _open_database(self) -> duckdb.DuckDBPyConnection:
@@ -60,10 +61,10 @@ class Engine:
         with self._lock:
             if self._database is None:
                 self._database = duckdb.connect(":memory:", config={
-                    "memory_limit": f"{self._memory_mb}MB", "temp_directory": str(self._root / ".spill"),
+                    "memory_limit": f"{self._memory_mb}MB", "temp_directory": str(self._spill),
                     "autoinstall_known_extensions": "false", "autoload_known_extensions": "false",
                     "python_enable_replacements": "false"})
-                folder = str(self._root).replace("'", "''")
+                folder = self._root.url.replace("'", "''")
                 for statement in ("SET GLOBAL TimeZone='UTC'", f"SET GLOBAL allowed_directories=['{folder}/']",
                                   "SET GLOBAL enable_external_access=false", "SET GLOBAL lock_configuration=true"):
                     self._database.execute(statement)

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable, Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING
 
+from artifacts.folder import Folder
 from eventlog.log import TopicPartition
 from lake.tables import identity_of, open_table, table_exists
-from lake.transactions import Transactions, positions_of, read_transactions
+from lake.transactions import LOG, Transactions, positions_of, read_transactions
 from schemas.errors import LakeError, QueryError
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ Positions = Mapping[TopicPartition, int]
 class TableReader:
     """One table for reading: the handle is opened once and then only told of new commits."""
 
-    def __init__(self, root: Path, name: str) -> None:
+    def __init__(self, root: Folder, name: str) -> None:
         self._root, self._name = root, name
         self._handle: DeltaTable | None = None
         self._known: Transactions | None = None
@@ -52,7 +52,7 @@ class TableReader:
         handle = self.refresh()
         if handle is None:
             return {}
-        log = self._root / self._name / "_delta_log"
+        log = self._root.at(self._name).at(LOG)
         self._known = read_transactions(log, handle.version(), self._known)
         return positions_of(self._known, identity_of(handle))
 
@@ -61,8 +61,9 @@ class TableReader:
         if handle is None:
             return []
         if self._files[0] != handle.version():
-            folder = self._root / self._name  # The library's URIs are percent-encoded; names of our files need none.
-            paths = [str(folder / uri.rpartition("/")[2]) for uri in handle.file_uris()]
+            folder = self._root.at(self._name).url
+            # The library's URIs are percent-encoded; names of our files need none.
+            paths = [f"{folder}/{uri.rpartition('/')[2]}" for uri in handle.file_uris()]
             self._files = (handle.version(), paths)
         return self._files[1]
 
@@ -70,7 +71,7 @@ class TableReader:
 class SnapshotReader:
     """All tables for reading. Thread-safe."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Folder) -> None:
         self._root = root
         self._tables: dict[str, TableReader] = {}
         self._lock = threading.Lock()

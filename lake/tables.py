@@ -7,17 +7,19 @@ positions are those at exactly the version of the handle, so that writing with t
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from artifacts.folder import Folder
+from artifacts.local_folder import LocalFolder
 from eventlog.log import TopicPartition
 from lake.compaction import all_small, due, merge
 from lake.files import LiveFile, add_action, live_files, spans_of, write_file
-from lake.transactions import application, commit, first_line
+from lake.transactions import LOG, application, commit, entry_name, first_line
 from schemas.errors import CommitConflictError, LakeError
 from schemas.failpoints import hit
+from schemas.files import make_folder
 from schemas.tables import TABLES
 
 if TYPE_CHECKING:
@@ -32,32 +34,40 @@ PROPERTIES = {
 }
 
 
-def table_exists(root: Path, name: str) -> bool:
-    return (root / name / "_delta_log" / "00000000000000000000.json").exists()
+def table_exists(root: Folder, name: str) -> bool:
+    """Raises LakeError if the storage cannot tell."""
+    folder = root.at(name)
+    try:
+        return folder.size(f"{LOG}/{entry_name(0)}") is not None
+    except OSError as wrong:
+        raise LakeError(f"lake cannot be read ({wrong.strerror})", where=folder.url) from None
 
 
-def open_table(root: Path, name: str) -> DeltaTable:
+def open_table(root: Folder, name: str) -> DeltaTable:
     from deltalake import DeltaTable
     from deltalake.exceptions import DeltaError
 
+    folder = root.at(name)
     try:
-        return DeltaTable(root / name)
-    except DeltaError as wrong:
-        raise LakeError(f"table cannot be opened ({first_line(wrong)})", where=str(root / name)) from None
+        return DeltaTable(folder.url, storage_options=dict(folder.options))
+    except (DeltaError, OSError) as wrong:
+        raise LakeError(f"table cannot be opened ({first_line(wrong)})", where=folder.url) from None
 
 
-def create_table(root: Path, name: str, identity: str) -> None:
+def create_table(root: Folder, name: str, identity: str) -> None:
     """Make the table unless it is there. Two processes may try at once: one of them makes it."""
     from deltalake import DeltaTable
     from deltalake.exceptions import DeltaError
 
+    folder = root.at(name)
     try:
-        (root / name).mkdir(parents=True, exist_ok=True)
-        DeltaTable.create(root / name, TABLES[name], mode="error", raise_if_key_not_exists=False,
-                          configuration={**PROPERTIES, IDENTITY_KEY: identity})
+        if isinstance(folder, LocalFolder):
+            make_folder(folder.path)
+        DeltaTable.create(folder.url, TABLES[name], mode="error", raise_if_key_not_exists=False,
+                          configuration={**PROPERTIES, IDENTITY_KEY: identity}, storage_options=dict(folder.options))
     except (DeltaError, OSError) as wrong:
         if not table_exists(root, name):
-            raise LakeError(f"table cannot be made ({first_line(wrong)})", where=str(root / name),
+            raise LakeError(f"table cannot be made ({first_line(wrong)})", where=folder.url,
                             hint="choose a writable --home with free space") from None
 
 
@@ -68,8 +78,8 @@ def identity_of(table: DeltaTable) -> str:
 class WriterTable:
     """One table in the hands of a sink. Not thread-safe. After an exception it forgets all and opens anew."""
 
-    def __init__(self, root: Path, name: str, identity: str) -> None:
-        self.name, self.folder = name, root / name
+    def __init__(self, root: Folder, name: str, identity: str) -> None:
+        self.name, self.folder = name, root.at(name)
         self._root, self._identity = root, identity
         self._handle: DeltaTable | None = None
         self._positions: dict[TopicPartition, int | None] = {}
@@ -104,9 +114,9 @@ class WriterTable:
         handle = self.handle()
         before, actions = handle.version(), []
         if rows.num_rows:
-            name = write_file(self.folder, rows)
+            name, size = write_file(self.folder, rows)
             hit("sink:after_data_file")
-            actions.append(add_action(self.folder, name, rows.num_rows, spans_of(rows), data_change=True))
+            actions.append(add_action(name, size, rows.num_rows, spans_of(rows), data_change=True))
         commit(handle, actions, [Transaction(application(self._identity, part), end) for part, end in ends.items()])
         if self._alone_since(before):
             self._positions.update(ends)

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from artifacts.folder import Folder
 from eventlog.log import TopicPartition
 from schemas.errors import CommitConflictError, LakeError
 
@@ -18,7 +18,13 @@ if TYPE_CHECKING:
     from deltalake import DeltaTable, Transaction
     from deltalake.transaction import AddAction, RemoveAction
 
+LOG = "_delta_log"
 _TXN = b'{"txn":'
+
+
+def entry_name(version: int) -> str:
+    """Of a commit, in the folder of the table's log."""
+    return f"{version:020d}.json"
 
 
 class Transactions(NamedTuple):
@@ -59,7 +65,7 @@ def commit(handle: DeltaTable, actions: Sequence[AddAction | RemoveAction], tran
                         hint="is the disk full, or the home read-only?") from None
 
 
-def read_transactions(log_folder: Path, version: int, known: Transactions | None = None) -> Transactions:
+def read_transactions(log_folder: Folder, version: int, known: Transactions | None = None) -> Transactions:
     """The transactions at `version` or, if a checkpoint was just written, a little later. `known` saves work."""
     if known is None or known.version > version:
         known = _from_checkpoint(log_folder) or Transactions(-1, {})
@@ -67,34 +73,34 @@ def read_transactions(log_folder: Path, version: int, known: Transactions | None
         return known
     entries = dict(known.entries)
     for number in range(known.version + 1, version + 1):
-        entries.update(_of_commit(log_folder / f"{number:020d}.json"))
+        entries.update(_of_commit(log_folder, entry_name(number)))
     return Transactions(version, entries)
 
 
-def _of_commit(path: Path) -> dict[str, int]:
+def _of_commit(log_folder: Folder, name: str) -> dict[str, int]:
     found = {}
     try:
-        for line in path.read_bytes().splitlines():
+        for line in log_folder.read(name).splitlines():
             if line.startswith(_TXN):
                 action = json.loads(line)["txn"]
                 found[action["appId"]] = action["version"]
     except (OSError, ValueError, KeyError) as wrong:
-        raise LakeError(f"commit of a table cannot be read ({wrong})", where=str(path)) from None
+        raise LakeError(f"commit of a table cannot be read ({wrong})", where=f"{log_folder.url}/{name}") from None
     return found
 
 
-def _from_checkpoint(log_folder: Path) -> Transactions | None:
+def _from_checkpoint(log_folder: Folder) -> Transactions | None:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     try:
-        version = json.loads((log_folder / "_last_checkpoint").read_bytes())["version"]
-        path = log_folder / f"{version:020d}.checkpoint.parquet"
-        column = pq.read_table(path, columns=["txn"]).column("txn")
+        version = json.loads(log_folder.read("_last_checkpoint"))["version"]
+        with log_folder.reader(f"{version:020d}.checkpoint.parquet") as file:
+            column = pq.ParquetFile(file).read(columns=["txn"]).column("txn")
     except FileNotFoundError:
         return None
     except (OSError, ValueError, KeyError, pa.ArrowException) as wrong:
-        raise LakeError(f"checkpoint of a table cannot be read ({wrong})", where=str(log_folder)) from None
+        raise LakeError(f"checkpoint of a table cannot be read ({wrong})", where=log_folder.url) from None
     rows = [row for row in column.to_pylist() if row and row["appId"]]
     return Transactions(version, {row["appId"]: row["version"] for row in rows})
 

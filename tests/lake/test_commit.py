@@ -69,7 +69,7 @@ def test_a_crash_between_two_tables_is_made_good(
         monkeypatch: pytest.MonkeyPatch, died_after: str) -> None:
     records = told(story)
     tables, start, end = flush_of(Folding(artifacts), records)
-    assert set(COMMIT_ORDER) == set(tables)
+    assert set(COMMIT_ORDER) - {"redrives"} == set(tables)  # Those are made by hand, not by a flush.
     lake.bind(IDENTITY)
 
     def die(name: str) -> None:
@@ -114,7 +114,7 @@ def test_a_stale_handle_loses_even_where_it_checked_before(
     lake = open_lake(settings, artifacts)
     pour(lake, artifacts, records[:4])
     part = ("trajectories", records[-1].position.partition)
-    zombie, other = (WriterTable(lake.root, "events", IDENTITY) for _ in range(2))
+    zombie, other = (WriterTable(lake.folder, "events", IDENTITY) for _ in range(2))
     tables, _, _ = flush_of(Folding(artifacts), records[4:8])
     assert zombie.position(part) == other.position(part)
     other.append(tables["events"], {part: 100})
@@ -129,7 +129,7 @@ def test_positions_are_asked_again_after_somebody_else_committed(
     records = told(story)
     lake = open_lake(settings, artifacts)
     pour(lake, artifacts, records[:4])
-    one, other = (WriterTable(lake.root, "events", IDENTITY) for _ in range(2))
+    one, other = (WriterTable(lake.folder, "events", IDENTITY) for _ in range(2))
     nothing = flush_of(Folding(artifacts), records[:1])[0]["events"].slice(0, 0)
     left, right = ("scores", 0), ("scores", 1)
     assert one.position(left) is None and one.position(right) is None

@@ -44,13 +44,13 @@ def test_files_stay_few_and_rows_the_same(lake: Lake, artifacts: DirectoryStore,
         lake.commit(*flush_of(folding, records[first:first + 2]))
         lake.maintain()
     for name in ("turns", "events"):
-        assert len(live_files(open_table(lake.root, name))) <= MAX_FILES + 1
+        assert len(live_files(open_table(lake.folder, name))) <= MAX_FILES + 1
     undisturbed = open_lake(Settings(home=str(tmp_path / "other")), artifacts)
     pour(undisturbed, artifacts, records)
     assert everything(lake) == everything(undisturbed)
     assert lake.positions() == undisturbed.positions()
     lake.compact()
-    assert len(live_files(open_table(lake.root, "events"))) == 1
+    assert len(live_files(open_table(lake.folder, "events"))) == 1
     assert everything(lake) == everything(undisturbed)
     assert lake.verify() == []
 
@@ -59,11 +59,11 @@ def test_of_two_compactions_of_the_same_files_one_fails(lake: Lake, artifacts: D
     """The library's own compaction would let both succeed and double every row."""
     pour(lake, artifacts, many(story, 10), size=4)
     before = everything(lake)
-    handles = [open_table(lake.root, "events") for _ in range(2)]
+    handles = [open_table(lake.folder, "events") for _ in range(2)]
     files = all_small(live_files(handles[0]))
-    merge(handles[0], lake.root / "events", files)
+    merge(handles[0], lake.folder.at("events"), files)
     with pytest.raises(CommitConflictError):
-        merge(handles[1], lake.root / "events", files)
+        merge(handles[1], lake.folder.at("events"), files)
     assert everything(lake) == before
 
 
@@ -82,14 +82,14 @@ def test_a_sink_goes_on_while_another_process_compacts(lake: Lake, artifacts: Di
 def test_a_compaction_that_reads_other_rows_changes_nothing(
         lake: Lake, artifacts: DirectoryStore, story: Story) -> None:
     pour(lake, artifacts, many(story, 4), size=4)
-    handle = open_table(lake.root, "events")
+    handle = open_table(lake.folder, "events")
     files = live_files(handle)
     short = lake.root / "events" / files[0].path
     table = pq.read_table(short)
     pq.write_table(table.slice(1), short)
     with pytest.raises(LakeError, match="nothing was changed"):
-        merge(handle, lake.root / "events", files)
-    assert live_files(open_table(lake.root, "events")) == files
+        merge(handle, lake.folder.at("events"), files)
+    assert live_files(open_table(lake.folder, "events")) == files
 
 
 def test_a_reader_never_fails_while_sink_and_compaction_write(
@@ -127,20 +127,20 @@ def test_a_reader_never_fails_while_sink_and_compaction_write(
 def test_positions_are_read_as_the_library_reads_them(lake: Lake, artifacts: DirectoryStore, story: Story) -> None:
     """Over a checkpoint, and one commit at a time."""
     lake.bind(IDENTITY)
-    table = WriterTable(lake.root, "events", IDENTITY)
+    table = WriterTable(lake.folder, "events", IDENTITY)
     nothing = tables.TABLES["events"].empty_table()
     known = None
     for number in range(1, 125):
         part = ("scores", number % 3)
         table.append(nothing, {part: number})
         if number % 20 == 0:
-            handle = open_table(lake.root, "events")
-            log = lake.root / "events" / "_delta_log"
+            handle = open_table(lake.folder, "events")
+            log = lake.folder.at("events/_delta_log")
             known = read_transactions(log, handle.version(), known)
             fresh = read_transactions(log, handle.version())
             names = [application(IDENTITY, ("scores", index)) for index in range(3)]
             assert known.entries == fresh.entries == {name: handle.transaction_version(name) for name in names}
-    assert (lake.root / "events" / "_delta_log" / "_last_checkpoint").exists()
+    assert lake.folder.size("events/_delta_log/_last_checkpoint")
 
 
 def test_a_column_that_is_added_later_is_null_in_old_rows(

@@ -13,7 +13,7 @@ import pytest
 from artifacts.store import DirectoryStore
 from lake import open_lake
 from lake.lake import Lake
-from schemas.errors import ConfigError, LakeError, QueryError
+from schemas.errors import LakeError, QueryError
 from schemas.settings import Settings
 from tests.lake.histories import Story, pour, records_of, rows, whole_story
 
@@ -115,11 +115,6 @@ def test_a_lost_file_is_a_lake_error(filled: Lake, settings: Settings, artifacts
     next((filled.root / "turns").glob("*.parquet")).unlink()
     with pytest.raises(LakeError, match="cannot be read"):
         open_lake(settings, artifacts).sql("select * from turns")
-
-
-def test_an_object_store_is_refused_by_name(artifacts: DirectoryStore) -> None:
-    with pytest.raises(ConfigError, match="local directory"):
-        open_lake(Settings(lake="s3://bucket/lake"), artifacts)
 
 
 def test_ctrl_c_ends_a_query_that_would_not_end(filled: Lake) -> None:
