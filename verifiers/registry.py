@@ -19,7 +19,7 @@ from verifiers.verifier import Verifier
 BUILTIN = {
     "coding": "verifiers.coding:CodingVerifier",
     "documents": "verifiers.documents:DocumentsVerifier",
-    "scene": "verifiers.scene:SceneVerifier",
+    "scene": "verifiers.scene.verdict:SceneVerifier",
     "tools": "verifiers.tools:ToolsVerifier",
 }
 GROUP = "headrace.verifiers"

@@ -16,12 +16,12 @@ from schemas.enums import ToolStatus
 from schemas.errors import VerifierError
 from tasks.task import Submission, Task
 from verifiers.digest import code_digest
-from verifiers.geometry import measure
-from verifiers.mesh import MeshError, parse_mesh
+from verifiers.scene.measures import measure
+from verifiers.scene.mesh import MeshError, parse_mesh
 from verifiers.submitted import NotSubmitted, read_submitted
 from verifiers.verifier import Context, Score
 
-MODULES = ("verifiers.tools", "verifiers.mesh", "verifiers.geometry", "verifiers.submitted")
+MODULES = ("verifiers.tools", "verifiers.scene.mesh", "verifiers.scene.measures", "verifiers.submitted")
 TEXT_LIMIT = 4096
 MESH_LIMIT = 64 << 10
 UNFINISHED, ERROR_FACTOR = 0.5, 0.9

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from tasks.shapes import ascii_stl, box, extrude, flipped, obj, off, opened, pyramid
-from verifiers.geometry import measure, winding
-from verifiers.mesh import Mesh, MeshError, parse_mesh
+from verifiers.scene.measures import measure, winding
+from verifiers.scene.mesh import Mesh, MeshError, parse_mesh
 
 
 def binary_stl(text: str) -> bytes:

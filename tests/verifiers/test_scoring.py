@@ -164,7 +164,7 @@ def test_no_evidence_no_reward(rig: Rig, custom: Custom, monkeypatch: pytest.Mon
 def test_a_digest_changes_with_code_and_with_configuration() -> None:
     one = digest.code_digest(["verifiers.tools"])
     assert one == digest.code_digest(["verifiers.tools"])
-    assert one != digest.code_digest(["verifiers.tools", "verifiers.mesh"])
+    assert one != digest.code_digest(["verifiers.tools", "verifiers.scene.mesh"])
     assert one != digest.code_digest(["verifiers.tools"], {"share": 0.2})
     assert len({registry.get_verifier(name).digest for name in registry.BUILTIN}) == len(registry.BUILTIN)
 

@@ -20,12 +20,12 @@ from sandboxes.sandbox import Sandbox
 from schemas.errors import VerifierError
 from tasks.task import Submission, Task
 from verifiers.digest import code_digest
-from verifiers.geometry import Measures, measure, winding
-from verifiers.mesh import MAX_BYTES, Mesh, MeshError, parse_mesh
+from verifiers.scene.measures import Measures, measure, winding
+from verifiers.scene.mesh import MAX_BYTES, Mesh, MeshError, parse_mesh
 from verifiers.submitted import NotSubmitted, read_submitted
 from verifiers.verifier import Context, Score
 
-MODULES = ("verifiers.scene", "verifiers.mesh", "verifiers.geometry", "verifiers.submitted")
+MODULES = ("verifiers.scene.verdict", "verifiers.scene.mesh", "verifiers.scene.measures", "verifiers.submitted")
 CONSTRAINTS = ("extents", "volume", "area", "euler", "probes")
 INSIDE = 0.5
 Point = tuple[float, float, float]

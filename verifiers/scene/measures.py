@@ -10,7 +10,7 @@ import math
 from collections import Counter
 from typing import NamedTuple
 
-from verifiers.mesh import Mesh, Point
+from verifiers.scene.mesh import Mesh, Point
 
 
 class Measures(NamedTuple):
