@@ -20,7 +20,7 @@ from sandboxes.sandbox import Backend, SandboxSpec
 from schemas.settings import Settings
 from tasks.sets import builtin_sets
 from tasks.task import Submission, SubmittedCall, Task, store_submission, store_task
-from verifiers.scoring import score_submission
+from verifiers.scoring import Request, here
 
 FUNCTION = "def one(number):\n    return number + 1\n"
 CHECKED = Task(task_id="bench-check", kind="coding", set="bench", prompt="", hidden={
@@ -55,7 +55,7 @@ def measure(artifacts: ArtifactStore, backend: Backend, rounds: int) -> None:
         submission = hand_in(task, files, artifacts, backend)
 
         def judge(_: int, submission: str = submission) -> None:
-            score = score_submission(submission, episode_id="e", run_id="r", artifacts=artifacts, backend=backend)
+            score = here(artifacts, backend)(Request(submission=submission, episode_id="e", run_id="r"))
             assert score.reward == 1.0, score
 
         judge(0)

@@ -20,10 +20,8 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple
 
-from artifacts.store import ArtifactStore
 from eventlog.log import EventLog, Subscription, TopicPartition
 from eventlog.member import static_member
-from sandboxes.sandbox import Backend
 from schemas.codec import make_event, readable_payload
 from schemas.enums import ScoreStatus, Termination
 from schemas.envelope import Event, Record, wire_type
@@ -34,7 +32,7 @@ from schemas.head import Heads
 from schemas.ids import new_id, now_us
 from schemas.settings import Settings
 from schemas.topics import SCORES, TRAJECTORIES
-from verifiers.scoring import score_submission
+from verifiers.scoring import Request, Scorer
 
 log = logging.getLogger(__name__)
 GROUP = "verify"
@@ -95,9 +93,9 @@ class Progress:
 class VerifyConsumer:
     """Scores finished episodes. `on_scored` is called for each durable score, in the thread of `run`."""
 
-    def __init__(self, log: EventLog, artifacts: ArtifactStore, backend: Backend, settings: Settings, *,
+    def __init__(self, log: EventLog, score: Scorer, settings: Settings, *,
                  on_scored: Callable[[ScoreRecorded], None] | None = None) -> None:
-        self._log, self._artifacts, self._backend, self._settings = log, artifacts, backend, settings
+        self._log, self._ask, self._settings = log, score, settings
         self._on_scored = on_scored
         self._source = f"verify/{new_id()}"
         self.progress = Progress()
@@ -153,9 +151,8 @@ class VerifyConsumer:
 
     def _judge(self, job: Job, stop: threading.Event) -> ScoreRecorded:
         for attempt in range(1, ATTEMPTS + 1):
-            score = score_submission(job.submission, episode_id=job.episode_id, run_id=job.run_id,
-                                     artifacts=self._artifacts, backend=self._backend,
-                                     deadline_s=self._settings.verify_deadline_s)
+            score = self._ask(Request(submission=job.submission, episode_id=job.episode_id, run_id=job.run_id,
+                                      deadline_s=self._settings.verify_deadline_s))
             if score.status != ScoreStatus.INFRA_FAILURE or attempt == ATTEMPTS:
                 break
             log.warning("episode %s: verdict failed for infrastructure, attempt %d", job.episode_id, attempt)

@@ -24,6 +24,11 @@ def add_sandbox(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def add_verifiers(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--verifier", action="append", metavar="FILE.py",
+                        help="a file with verifiers of your own, for task kinds or names they bear; may be repeated")
+
+
 def add_output(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-o", "--output", choices=FORMATS, default="table", help="how to print (default: table)")
 
@@ -73,7 +78,8 @@ def run_id(text: str) -> str:
 
 def resolved_of(options: argparse.Namespace) -> Resolved:
     given = vars(options)
-    flags = {"home": given.get("home"), "log": given.get("log"), "sandbox_backend": given.get("sandbox")}
+    flags = {"home": given.get("home"), "log": given.get("log"), "sandbox_backend": given.get("sandbox"),
+             "verifiers": ",".join(given.get("verifier") or []) or None}
     return resolve(flags)
 
 

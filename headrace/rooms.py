@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from eventlog.log import EventLog
     from lake.lake import Lake
     from sandboxes.sandbox import Backend
+    from verifiers.judges import Judges
 
 _MARK = ".headrace-home"
 _OURS = (_MARK, "log.db", "lake/events/_delta_log", "dagster/dagster.yaml")
@@ -35,7 +36,7 @@ class Rooms:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        for name in ("backend", "log"):
+        for name in ("judges", "backend", "log"):
             if name in self.__dict__:
                 self.__dict__[name].close()
 
@@ -105,3 +106,11 @@ class Rooms:
         from sandboxes import open_backend
 
         return open_backend(self.settings, self.artifacts)
+
+    @cached_property
+    def judges(self) -> Judges:
+        from verifiers import registry
+        from verifiers.judges import Judges
+
+        registry.use_files(self.settings.verifiers)
+        return Judges(self.settings, self.artifacts, self.settings.verify_workers)

@@ -13,9 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
-from artifacts.store import ArtifactStore
 from eventlog.log import EventLog
-from sandboxes.sandbox import Backend
 from schemas.codec import make_event
 from schemas.enums import ScoreStatus
 from schemas.envelope import Position
@@ -23,7 +21,7 @@ from schemas.errors import NotFoundError, UserError
 from schemas.events import ScoreRecorded
 from schemas.ids import new_id
 from schemas.topics import SCORES
-from verifiers.scoring import score_submission
+from verifiers.scoring import Request, Scorer
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -126,8 +124,8 @@ def scored_episodes(lake: Lake) -> list[str]:
     return list(lake.sql(_SCORED)["episode_id"].to_pylist())
 
 
-def rescore(lake: Lake, log: EventLog, artifacts: ArtifactStore, backend: Backend, *, episode_ids: Sequence[str],
-            workers: int = 2, deadline_s: float = 60.0, on_score: Callable[[], object] | None = None) -> Report:
+def rescore(lake: Lake, log: EventLog, score: Scorer, *, episode_ids: Sequence[str], workers: int = 2,
+            deadline_s: float = 60.0, on_score: Callable[[], object] | None = None) -> Report:
     """Score these episodes again and add the verdicts to the ledger. All are in the log when this returns.
 
     Raises NotFoundError for an episode without a score, before anything is run.
@@ -138,15 +136,15 @@ def rescore(lake: Lake, log: EventLog, artifacts: ArtifactStore, backend: Backen
     before = _current_scores(lake, episode_ids)
     source = f"replay/{report.replay_id}"
 
-    def judge(score: Before) -> Rescored:
-        return Rescored(before=score, score=_judge(score, report.replay_id, artifacts, backend, deadline_s))
+    def judge(old: Before) -> Rescored:
+        return Rescored(before=old, score=_judge(old, report.replay_id, score, deadline_s))
 
     durable: deque[Future[list[Position]]] = deque()
     with ThreadPoolExecutor(workers, thread_name_prefix="replay") as pool:
         for rescored in _few_at_a_time(pool, judge, before, workers * _WAITING):
-            score = rescored.score
+            new = rescored.score
             durable.append(log.append(SCORES, [make_event(
-                score, subject=score.episode_id, source=source, time_us=score.finished_at, event_id=score.score_id)]))
+                new, subject=new.episode_id, source=source, time_us=new.finished_at, event_id=new.score_id)]))
             while durable and (durable[0].done() or len(durable) > _CHUNK):
                 durable.popleft().result()
             report.add(rescored)
@@ -176,15 +174,14 @@ def _before(row: Mapping[str, Any]) -> Before:
         "episode_id", "run_id", "score_id", "submission", "verifier", "verifier_digest", "seed")})
 
 
-def _judge(before: Before, replay_id: str, artifacts: ArtifactStore, backend: Backend,
-           deadline_s: float) -> ScoreRecorded:
+def _judge(before: Before, replay_id: str, score: Scorer, deadline_s: float) -> ScoreRecorded:
+    request = Request(submission=before.submission, episode_id=before.episode_id, run_id=before.run_id,
+                      seed=before.seed, deadline_s=deadline_s, cause=replay_id, supersedes=before.score_id)
     for _ in range(ATTEMPTS):
-        score = score_submission(
-            before.submission, episode_id=before.episode_id, run_id=before.run_id, artifacts=artifacts,
-            backend=backend, seed=before.seed, deadline_s=deadline_s, cause=replay_id, supersedes=before.score_id)
-        if score.status != ScoreStatus.INFRA_FAILURE:
+        given = score(request)
+        if given.status != ScoreStatus.INFRA_FAILURE:
             break
-    return score
+    return given
 
 
 def _few_at_a_time(pool: ThreadPoolExecutor, work: Callable[[Before], Rescored], items: Iterable[Before],

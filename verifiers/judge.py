@@ -18,7 +18,6 @@ from typing import Any
 
 import msgspec
 
-from schemas.events import ScoreRecorded
 from schemas.lifeline import die_with_parent
 from schemas.settings import Settings
 
@@ -30,18 +29,6 @@ class Setup(msgspec.Struct, frozen=True, kw_only=True):
     owner: int
     """Process id of the owner."""
     cached: bool = True
-
-
-class Request(msgspec.Struct, frozen=True, kw_only=True):
-    """The arguments of `score_submission`."""
-
-    submission_digest: str
-    episode_id: str
-    run_id: str
-    seed: int = 0
-    deadline_s: float = 60.0
-    cause: str = "live"
-    supersedes: str | None = None
 
 
 def send(link: socket.socket, message: Any) -> None:
@@ -84,7 +71,7 @@ def _serve(link: socket.socket, setup: Setup) -> None:
     from artifacts import open_store
     from sandboxes import open_backend
     from verifiers import registry
-    from verifiers.scoring import score_submission
+    from verifiers.scoring import Request, judge
     from verifiers.verdicts import Verdicts
 
     settings = setup.settings
@@ -97,9 +84,7 @@ def _serve(link: socket.socket, setup: Setup) -> None:
         send(link, "ready")
         while data := receive(link):
             request = msgspec.msgpack.decode(data, type=Request)
-            score: ScoreRecorded = score_submission(artifacts=artifacts, backend=backend, cache=cache,
-                                                    **msgspec.structs.asdict(request))
-            send(link, score)
+            send(link, judge(request, artifacts, backend, cache))
     finally:
         backend.close()
         if cache is not None:

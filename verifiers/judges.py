@@ -25,8 +25,8 @@ from schemas.enums import ScoreStatus
 from schemas.errors import UnavailableError
 from schemas.events import ScoreRecorded
 from schemas.settings import Settings
-from verifiers.judge import Request, Setup, receive, send
-from verifiers.scoring import failed_score
+from verifiers.judge import Setup, receive, send
+from verifiers.scoring import Request, failed_score
 
 _START_S = 60.0
 _GRACE_S = 2.0
@@ -59,14 +59,9 @@ class Judges:
             if isinstance(answer, ScoreRecorded):
                 return answer
             judge = None
-            return self._failed(request, *answer)
+            return failed_score(request, *answer, self._artifacts)
         finally:
             self._free.put(judge)
-
-    def _failed(self, request: Request, status: ScoreStatus, what: str, details: dict[str, object]) -> ScoreRecorded:
-        return failed_score(request.submission_digest, status, what, details, artifacts=self._artifacts,
-                            episode_id=request.episode_id, run_id=request.run_id, seed=request.seed,
-                            cause=request.cause, supersedes=request.supersedes)
 
     def close(self) -> None:
         """Waits for verdicts under way."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -32,51 +32,58 @@ LIMITS = Limits(output_kb=4096)
 """Of a verifier's sandbox: values of many calls come back on its output."""
 
 
-def score_submission(submission_digest: str, *, episode_id: str, run_id: str, artifacts: ArtifactStore,
-                     backend: Backend, seed: int = 0, deadline_s: float = 60.0, cause: str = "live",
-                     supersedes: str | None = None, cache: Verdicts | None = None) -> ScoreRecorded:
-    """Judge a stored submission in fresh sandboxes, unless `cache` holds the verdict.
+class Request(msgspec.Struct, frozen=True, kw_only=True):
+    """What is to be judged, and for whom."""
 
-    `deadline_s` is what the verifier is told; `verifiers.judges` enforces it from outside.
-    """
-    asked = _Asked(submission_digest, episode_id, run_id, seed, cause, supersedes, now_us())
-    case = _load(submission_digest, artifacts)
-    key = key_of(submission_digest, case.version, seed, backend.isolates)
-    if cache and not case.failure and (known := cache.get(key)) and artifacts.has(known.evidence.digest):
-        return _recorded(asked, case, Score(reward=known.reward, components=known.components), known.evidence)
-    score = case.failure or _judge(case, artifacts, backend, seed, deadline_s)
-    score, kept = _keep(score, asked, case, backend.isolates, artifacts)
-    if cache and score.reward is not None and kept:
-        cache.put(key, Verdict(reward=score.reward, components=dict(score.components), evidence=kept))
-    return _recorded(asked, case, score, kept)
-
-
-def failed_score(submission_digest: str, status: ScoreStatus, what: str, details: Mapping[str, Any], *,
-                 artifacts: ArtifactStore, episode_id: str, run_id: str, seed: int, cause: str,
-                 supersedes: str | None) -> ScoreRecorded:
-    """The record of a verdict that was never given, for what happened outside of the verifier."""
-    asked = _Asked(submission_digest, episode_id, run_id, seed, cause, supersedes, now_us())
-    case = _load(submission_digest, artifacts)
-    score, kept = _keep(case.failure or _failed(status, what, **details), asked, case, None, artifacts)
-    return _recorded(asked, case, score, kept)
-
-
-class _Asked(NamedTuple):
     submission: str
+    """Digest."""
     episode_id: str
     run_id: str
-    seed: int
-    cause: str
-    supersedes: str | None
-    at: int
+    seed: int = 0
+    deadline_s: float = 60.0
+    """What the verifier is told; `verifiers.judges` enforces it from outside."""
+    cause: str = "live"
+    supersedes: str | None = None
 
 
-def _recorded(asked: _Asked, case: _Case, score: Score, kept: ArtifactRef | None) -> ScoreRecorded:
+Scorer = Callable[[Request], ScoreRecorded]
+"""How a consumer has verdicts given: `Judges.score`, in processes of their own, or `here`."""
+
+
+def here(artifacts: ArtifactStore, backend: Backend) -> Scorer:
+    """Verdicts in this process, without a deadline from outside."""
+    return lambda request: judge(request, artifacts, backend)
+
+
+def judge(request: Request, artifacts: ArtifactStore, backend: Backend, cache: Verdicts | None = None) -> ScoreRecorded:
+    """Judge a stored submission in fresh sandboxes, unless `cache` holds the verdict."""
+    began = now_us()
+    case = _load(request.submission, artifacts)
+    key = key_of(request.submission, case.version, request.seed, backend.isolates)
+    if cache and not case.failure and (known := cache.get(key)) and artifacts.has(known.evidence.digest):
+        return _recorded(request, case, Score(reward=known.reward, components=known.components), known.evidence, began)
+    score = case.failure or _judge(case, artifacts, backend, request.seed, request.deadline_s)
+    score, kept = _keep(score, request, case, backend.isolates, artifacts)
+    if cache and score.reward is not None and kept:
+        cache.put(key, Verdict(reward=score.reward, components=dict(score.components), evidence=kept))
+    return _recorded(request, case, score, kept, began)
+
+
+def failed_score(request: Request, status: ScoreStatus, what: str, details: Mapping[str, Any],
+                 artifacts: ArtifactStore) -> ScoreRecorded:
+    """The record of a verdict that was never given, for what happened outside of the verifier."""
+    began = now_us()
+    case = _load(request.submission, artifacts)
+    score, kept = _keep(case.failure or _failed(status, what, **details), request, case, None, artifacts)
+    return _recorded(request, case, score, kept, began)
+
+
+def _recorded(asked: Request, case: _Case, score: Score, kept: ArtifactRef | None, began: int) -> ScoreRecorded:
     return ScoreRecorded(
         score_id=score_id_of(asked.episode_id, asked.submission, case.version, asked.cause),
         episode_id=asked.episode_id, submission=asked.submission, verifier=case.name, verifier_digest=case.version,
         status=score.status.value, reward=score.reward, components=dict(score.components), evidence=kept,
-        seed=asked.seed, cause=asked.cause, supersedes=asked.supersedes, started_at=asked.at, finished_at=now_us(),
+        seed=asked.seed, cause=asked.cause, supersedes=asked.supersedes, started_at=began, finished_at=now_us(),
         run_id=asked.run_id, task_id=case.submission.task_id if case.submission else "")
 
 
@@ -208,7 +215,7 @@ def _number(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 
-def _keep(score: Score, asked: _Asked, case: _Case, isolated: bool | None,
+def _keep(score: Score, asked: Request, case: _Case, isolated: bool | None,
           artifacts: ArtifactStore) -> tuple[Score, ArtifactRef | None]:
     """Store the evidence. No evidence, no reward."""
     document = {

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import argparse
 
-from headrace.options import add_reading, add_sandbox, positive, settings_of
+from headrace.options import add_reading, add_sandbox, add_verifiers, positive, settings_of
 from schemas.errors import UserError
 
 EXAMPLES = """examples:
   headrace replay score --all
   headrace replay score --episode 0190b2c4
+  headrace replay score --all --verifier stricter.py
 """
 
 
@@ -21,6 +22,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     score.add_argument("--workers", type=positive, default=2, metavar="N", help="at once (default: 2)")
     add_reading(score)
     add_sandbox(score)
+    add_verifiers(score)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -34,9 +36,12 @@ def run(options: argparse.Namespace) -> int:
     from headrace.rooms import Rooms
     from headrace.service import drain
     from replay.score import rescore, scored_episodes
+    from verifiers import registry
+    from verifiers.judges import Judges
 
     with Rooms(settings_of(options)) as rooms:
         lake = rooms.require().lake
+        registry.use_files(rooms.settings.verifiers)
         sink = Sink(rooms.log, lake, rooms.artifacts, rooms.settings)
         drain(sink)
         ids = (
@@ -44,12 +49,12 @@ def run(options: argparse.Namespace) -> int:
             if options.all
             else [full_id(lake, "episodes", "episode_id", options.episode, "episode", "headrace episodes ls")]
         )
-        with counting("scores", len(ids)) as step:
+        judges = Judges(rooms.settings, rooms.artifacts, options.workers, cached=False)
+        with judges, counting("scores", len(ids)) as step:
             report = rescore(
                 lake,
                 rooms.log,
-                rooms.artifacts,
-                rooms.backend,
+                judges.score,
                 episode_ids=ids,
                 workers=options.workers,
                 on_score=lambda: step(1),

@@ -7,7 +7,7 @@ import threading
 from typing import TYPE_CHECKING
 
 from headrace.commands.request import add_requesting
-from headrace.options import add_reading, add_sandbox, settings_of
+from headrace.options import add_reading, add_sandbox, add_verifiers, settings_of
 
 if TYPE_CHECKING:
     from headrace.rooms import Rooms
@@ -36,6 +36,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_requesting(parser)
     add_reading(parser)
     add_sandbox(parser)
+    add_verifiers(parser)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -71,7 +72,8 @@ def _work(rooms: Rooms, stop: threading.Event, total: int) -> None:
     from producers.producer import Producer
 
     with counting("episodes", total) as advance:
-        producer = Producer(rooms.log, rooms.artifacts, rooms.backend, rooms.settings, on_finished=lambda _: advance(1))
+        producer = Producer(rooms.log, rooms.artifacts, rooms.backend, rooms.settings, lake=rooms.lake,
+                            on_finished=lambda _: advance(1))
         producer.run(stop, until_idle=True)
-    VerifyConsumer(rooms.log, rooms.artifacts, rooms.backend, rooms.settings).run(stop, until_idle=True)
+    VerifyConsumer(rooms.log, rooms.judges.score, rooms.settings).run(stop, until_idle=True)
     Sink(rooms.log, rooms.lake, rooms.artifacts, rooms.settings).run(stop, until_idle=True)

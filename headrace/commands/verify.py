@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import argparse
 
-from headrace.options import add_home, add_sandbox, settings_of
+from headrace.options import add_home, add_sandbox, add_verifiers, settings_of
 
 EXAMPLES = """examples:
   headrace verify                    until Ctrl-C
   headrace verify --until-idle       score what is finished now, then stop
+  headrace verify --verifier my_domain.py
 """
 
 
@@ -16,6 +17,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--until-idle", action="store_true", help="stop when every finished episode is scored")
     add_home(parser)
     add_sandbox(parser)
+    add_verifiers(parser)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -25,5 +27,5 @@ def run(options: argparse.Namespace) -> int:
 
     with Rooms(settings_of(options)) as rooms:
         rooms.make_home()
-        serve(VerifyConsumer(rooms.log, rooms.artifacts, rooms.backend, rooms.settings), options.until_idle)
+        serve(VerifyConsumer(rooms.log, rooms.judges.score, rooms.settings), options.until_idle)
     return 0

@@ -27,7 +27,7 @@ from tasks.task import Task
 from tests.consumers.episodes import episode, event, finished, started, turn
 from tests.verifiers.rig import Rig
 from verifiers.registry import get_verifier
-from verifiers.scoring import score_id_of
+from verifiers.scoring import here, score_id_of
 
 TASK = Task(task_id="t", kind="tools", set="s", prompt="p", hidden={"family": "calc", "out": "out.txt", "want": "42"})
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -48,7 +48,7 @@ def log(rig: Rig) -> Iterator[EventLog]:
 
 
 def consumer(rig: Rig, log: EventLog, **more: object) -> VerifyConsumer:
-    return VerifyConsumer(log, rig.artifacts, rig.backend, rig.settings, **more)  # type: ignore[arg-type]
+    return VerifyConsumer(log, here(rig.artifacts, rig.backend), rig.settings, **more)  # type: ignore[arg-type]
 
 
 def drain(rig: Rig, log: EventLog) -> VerifyConsumer:
@@ -204,12 +204,12 @@ import sys, threading
 from artifacts import open_store
 from consumers.verify import VerifyConsumer
 from eventlog import open_log
-from sandboxes import open_backend
 from schemas.settings import Settings
+from verifiers.judges import Judges
 
 settings = Settings(home=sys.argv[1])
-artifacts = open_store(settings)
-VerifyConsumer(open_log(settings), artifacts, open_backend(settings, artifacts), settings).run(threading.Event())
+with Judges(settings, open_store(settings), 2) as judges:
+    VerifyConsumer(open_log(settings), judges.score, settings).run(threading.Event())
 """
 
 

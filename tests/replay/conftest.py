@@ -10,18 +10,20 @@ import pytest
 
 from consumers.sink import Sink
 from consumers.verify import VerifyConsumer
-from lake.lake import Lake
+from lake import open_lake
 from tasks.tools import training_tasks
 from tests.producers.world import World
+from verifiers.scoring import here
 
 
 class Scored(World):
     def __init__(self, home: Path) -> None:
         super().__init__(home)
-        self.lake = Lake(home / "lake", self.artifacts)
+        self.lake = open_lake(self.settings, self.artifacts)
 
     def score(self) -> None:
-        VerifyConsumer(self.log, self.artifacts, self.backend, self.settings).run(threading.Event(), until_idle=True)
+        score = here(self.artifacts, self.backend)
+        VerifyConsumer(self.log, score, self.settings).run(threading.Event(), until_idle=True)
 
     def sink(self) -> None:
         Sink(self.log, self.lake, self.artifacts, self.settings).run(threading.Event(), until_idle=True)

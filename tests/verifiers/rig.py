@@ -14,7 +14,7 @@ from schemas.events import ScoreRecorded
 from schemas.settings import Settings
 from tasks.task import Submission, SubmittedCall, Task, store_submission, store_task
 from tests.conftest import require_real
-from verifiers.scoring import score_submission
+from verifiers.scoring import Request, judge
 
 
 class Rig:
@@ -74,8 +74,8 @@ class Rig:
                                            answer=answer, calls=calls), self.artifacts).digest
 
     def score(self, submission: str, **more: Any) -> ScoreRecorded:
-        return score_submission(submission, episode_id="episode", run_id="run", artifacts=self.artifacts,
-                                backend=self.backend, **more)
+        return judge(Request(submission=submission, episode_id="episode", run_id="run", **more), self.artifacts,
+                     self.backend)
 
     def evidence(self, score: ScoreRecorded) -> dict[str, Any]:
         assert score.evidence is not None

@@ -20,8 +20,8 @@ from schemas.events import ScoreRecorded
 from tasks.task import Task
 from tests.verifiers.rig import Rig
 from verifiers import files, registry
-from verifiers.judge import Request
 from verifiers.judges import Judges
+from verifiers.scoring import Request
 from verifiers.verdicts import Verdict, Verdicts, key_of
 
 FILE = '''
@@ -73,7 +73,7 @@ class House:
     def score(self, answer: str, deadline_s: float = 30.0, episode: str = "episode") -> ScoreRecorded:
         registry.use_files(self.settings.verifiers)
         submission = self.rig.hand_in(TASK, answer=answer)
-        return self.judges.score(Request(submission_digest=submission, episode_id=episode, run_id="run",
+        return self.judges.score(Request(submission=submission, episode_id=episode, run_id="run",
                                          deadline_s=deadline_s))
 
     def verdicts_given(self) -> int:
@@ -190,7 +190,7 @@ def test_a_file_without_a_verifier_is_told_before_anything_is_judged(house: Hous
         files.load(path)
     settings = msgspec.structs.replace(house.settings, verifiers=str(path))
     with Judges(settings, house.rig.artifacts) as judges, pytest.raises(UserError):
-        judges.score(Request(submission_digest=house.rig.hand_in(TASK), episode_id="e", run_id="r"))
+        judges.score(Request(submission=house.rig.hand_in(TASK), episode_id="e", run_id="r"))
 
 
 def test_a_damaged_cache_is_thrown_away(tmp_path: Path, rig: Rig) -> None:

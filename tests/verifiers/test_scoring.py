@@ -61,7 +61,7 @@ def test_the_same_submission_gives_the_same_evidence_bytes_and_score_id(rig: Rig
     assert first.reward == 1.0 and first.evidence == second.evidence and first.score_id == second.score_id
     assert first.verifier == "documents" and first.verifier_digest == registry.get_verifier("documents").digest
     assert (first.task_id, first.run_id, first.cause) == ("t", "run", "live")
-    assert rig.evidence(first)["details"]["verdicts"] == {"a": "right"}
+    assert (rig.evidence(first)["reward"], rig.evidence(first)["submission"]) == (1.0, submission)
 
 
 def test_two_episodes_with_one_submission_have_two_scores() -> None:
