@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from deltalake.transaction import AddAction
 
 _TOKENS = {"context_tokens.list.element", "generated_tokens.list.element"}
-_PLAIN = {"data", "text", "output", "arguments", "answer", "offset", "id", "event_id", "score_id"}
+_PLAIN = {"data", "text", "output", "arguments", "answer", "id", "event_id", "score_id"}
 """Columns whose values hardly repeat: a dictionary would only cost time."""
 
 
@@ -58,18 +58,28 @@ def size_of(folder: Folder, name: str) -> int:
 @contextmanager
 def parquet_writer(folder: Folder, name: str, schema: pa.Schema) -> Iterator[pq.ParquetWriter]:
     """Durable afterwards; no file after an exception inside. Raises LakeError where the folder cannot be written."""
-    leaves = [_leaf(field) for field in schema]
-    dictionary = [leaf for leaf, field in zip(leaves, schema, strict=True)
-                  if leaf in _TOKENS or (pa.types.is_string(field.type) and leaf not in _PLAIN)]
-    split = {leaf: "BYTE_STREAM_SPLIT" for leaf in leaves if leaf == "logprobs.list.element"}
+    encodings = {leaf: encoding for field in schema if (encoding := _encoding(field, leaf := _leaf(field)))}
+    dictionary = [leaf for field in schema if (leaf := _leaf(field)) not in encodings and _repeats(field, leaf)]
     try:
         with folder.writer(name) as file, pq.ParquetWriter(
                 file, schema, compression="zstd", compression_level=1, use_dictionary=dictionary,
-                column_encoding=split or None) as writer:
+                column_encoding=encodings or None) as writer:
             yield writer
     except OSError as wrong:
         raise LakeError(f"a data file cannot be written ({wrong.strerror or wrong})", where=folder.url,
                         hint="is there free space, and may it be written?") from None
+
+
+def _encoding(field: pa.Field, leaf: str) -> str | None:
+    if leaf == "logprobs.list.element":
+        return "BYTE_STREAM_SPLIT"
+    return "DELTA_BINARY_PACKED" if leaf == "offset" or pa.types.is_timestamp(field.type) else None
+
+
+def _repeats(field: pa.Field, leaf: str) -> bool:
+    """Values that a dictionary makes smaller, and quicker to filter by: small numbers too."""
+    return leaf in _TOKENS or (leaf not in _PLAIN and (pa.types.is_string(field.type)
+                                                      or pa.types.is_integer(field.type)))
 
 
 def _leaf(field: pa.Field) -> str:
