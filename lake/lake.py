@@ -16,14 +16,16 @@ import pyarrow as pa
 from artifacts.folder import Folder
 from artifacts.local_folder import LocalFolder
 from eventlog.log import TopicPartition
+from lake import generation
 from lake.commit import commit_flush
 from lake.interrupt import interruptible
+from lake.lease import maintenance
 from lake.query import Engine, Parameters, VanishedError, read_only, run, user_error
 from lake.relations import statements
 from lake.snapshot import Positions, SnapshotReader, parse_snapshot, require_reached, snapshot_of
-from lake.tables import WriterTable, create_table, table_exists
+from lake.tables import WriterTable, create_table, table_exists, write_checkpoint
 from lake.views import PUBLIC, mentioned
-from schemas.errors import LakeError
+from schemas.errors import CommitConflictError, LakeError
 from schemas.tables import TABLES
 
 if TYPE_CHECKING:
@@ -35,13 +37,31 @@ _ATTEMPTS = 5
 T = TypeVar("T")
 
 
+class _Standing:
+    """The tables under one name, as this process holds them for reading and for writing."""
+
+    def __init__(self, name: str, folder: Folder) -> None:
+        self.name, self.folder = name, folder
+        self.reader = SnapshotReader(folder)
+        self.writers: dict[str, WriterTable] = {}
+
+    def writer(self, name: str, identity: str) -> WriterTable:
+        if name not in self.writers:
+            self.writers[name] = WriterTable(self.folder, name, identity)
+        return self.writers[name]
+
+    def forget(self) -> None:
+        for table in self.writers.values():
+            table.forget()
+
+
 class Lake:
     def __init__(self, folder: Folder, artifacts: ArtifactStore, spill: Path, memory_mb: int = 1024) -> None:
         self.folder, self.artifacts = folder, artifacts
-        self._reader = SnapshotReader(folder)
         self._engine = Engine(folder, memory_mb, spill)
         self._identity = ""
-        self._tables: dict[str, WriterTable] = {}
+        self._standing: _Standing | None = None
+        self._following = threading.Lock()
         self._writing = threading.Lock()
 
     @property
@@ -52,15 +72,22 @@ class Lake:
         raise LakeError("this lake does not lie in a directory", where=self.folder.url)
 
     @property
+    def tables(self) -> Folder:
+        """Where the tables lie that are the lake now (see `lake/generation.py`)."""
+        return self._follow().folder
+
+    @property
     def identity(self) -> str:
         """Identity of the log that this lake is a copy of; empty before the first commit."""
-        return self._identity or self._reader.identity()
+        return self._identity or self._follow().reader.identity()
 
     def bind(self, identity: str) -> None:
         """Say which log will be written: the first one makes the lake its own. Raises LakeError for another."""
-        if not table_exists(self.folder, "events"):
-            create_table(self.folder, "events", identity)
-        owner = self._reader.identity()
+        standing = self._follow()
+        if not table_exists(standing.folder, "events"):
+            self._refuse_headless(standing.folder)
+            create_table(standing.folder, "events", identity)
+        owner = standing.reader.identity()
         if owner != identity:
             raise LakeError("the lake is a copy of another log", where=self.folder.url,
                             value={"lake": owner, "log": identity},
@@ -69,7 +96,7 @@ class Lake:
 
     def positions(self, table: str = "events") -> dict[TopicPartition, int]:
         """Next offset by topic-partition: all before it is in the table. `events` is the lake's position."""
-        return self._reader.positions(table)
+        return self._follow().reader.positions(table)
 
     def snapshot(self) -> dict[str, int]:
         """The present as an offset vector, `topic-partition` to next offset: give it to `sql(as_of=...)` later."""
@@ -83,12 +110,17 @@ class Lake:
         if not self._identity:
             raise LakeError("the lake is not bound to a log", where=self.folder.url, hint="call bind(identity) first")
         with self._writing:
+            begun = self._standing
+            standing = self._follow()
+            if begun not in (None, standing):
+                raise CommitConflictError("the lake was built anew meanwhile", where=self.folder.url)
             try:
-                commit_flush(self._table, rows, start, end)
+                commit_flush(lambda name: standing.writer(name, self._identity), rows, start, end)
             except BaseException:
-                for table in self._tables.values():
-                    table.forget()
+                standing.forget()
                 raise
+            if self._follow() is not standing:  # What was written may have come too late for the new tables.
+                raise CommitConflictError("the lake was built anew meanwhile", where=self.folder.url)
 
     def sql(self, query: str, as_of: Mapping[str, int] | None = None, parameters: Parameters = None) -> pa.Table:
         """The result of one read-only query on the present, or on the snapshot `as_of`. Raises QueryError."""
@@ -100,14 +132,25 @@ class Lake:
         return iter(self._read(query, as_of, parameters, lambda relation: relation.to_arrow_reader(rows)))
 
     def maintain(self) -> int:
-        """Merge files of one table that has too many; how many were merged. For the sink, after each flush."""
-        with self._writing:
-            return next((merged for table in self._tables.values() if (merged := table.compact())), 0)
+        """Merge files of one table that has too many; how many were merged. For the sink, after each flush.
 
-    def compact(self) -> dict[str, int]:
-        """Merge all small files, as far as that is good; how many, by table. Sinks may go on meanwhile."""
-        names = [name for name in TABLES if table_exists(self.folder, name)]
-        return {name: WriterTable(self.folder, name, self.identity).compact(everything=True) for name in names}
+        Needs no lease: of two compactions that meet, one fails and changes nothing."""
+        with self._writing:
+            writers = self._follow().writers.values()
+            return next((merged for table in writers if (merged := table.compact())), 0)
+
+    def compact(self, wait_s: float = 0.0, advance: Callable[[str], None] = lambda table: None) -> dict[str, int]:
+        """Merge all small files, as far as that is good, and write checkpoints; how many were merged, by table. Sinks
+        may go on meanwhile. Raises LakeError while another process maintains the lake."""
+        with maintenance(self.folder, "compact", wait_s) as lease:
+            tables, merged = self.tables, {}
+            for name in TABLES:
+                if table_exists(tables, name):
+                    lease.check()
+                    merged[name] = WriterTable(tables, name, self.identity).compact(everything=True)
+                    write_checkpoint(tables, name)
+                    advance(name)
+            return merged
 
     def verify(self) -> list[str]:
         """Audit the lake: problems found, in words; none means that every promise holds."""
@@ -115,10 +158,19 @@ class Lake:
 
         return list(problems(self))
 
-    def _table(self, name: str) -> WriterTable:
-        if name not in self._tables:
-            self._tables[name] = WriterTable(self.folder, name, self._identity)
-        return self._tables[name]
+    def _follow(self) -> _Standing:
+        """The tables that are the lake now; others than before if it was built anew."""
+        name = generation.read(self.folder)[0].tables
+        with self._following:
+            if self._standing is None or self._standing.name != name:
+                self._standing = _Standing(name, generation.tables_of(self.folder, name))
+            return self._standing
+
+    def _refuse_headless(self, tables: Folder) -> None:
+        """Tables without `events`: to begin anew beside them would double or lose their rows."""
+        if left := [name for name in TABLES if table_exists(tables, name)]:
+            raise LakeError("the lake's table `events` is gone", where=tables.url, value=left,
+                            hint="`headrace lake rebuild` builds all tables anew from the log")
 
     def _read(self, query: str, as_of: Mapping[str, int] | None, parameters: Parameters,
               finish: Callable[[duckdb.DuckDBPyRelation], T]) -> T:
@@ -127,10 +179,10 @@ class Lake:
             try:
                 return self._try(query, as_of, parameters, finish)
             except VanishedError as gone:
-                self._reader.forget()
+                self._follow().reader.forget()
                 if attempt == _ATTEMPTS - 1:
                     raise LakeError(f"a file of the lake cannot be read: {gone}", where=self.folder.url,
-                                    hint="restore it, or move the lake away: `headrace sink` builds it anew") from None
+                                    hint="`headrace lake doctor` says which and what to do") from None
         raise AssertionError("unreachable")
 
     def _try(self, query: str, as_of: Mapping[str, int] | None, parameters: Parameters,
@@ -138,12 +190,13 @@ class Lake:
         import duckdb
 
         names = mentioned(query)
-        positions: Positions = self.positions()
+        reader = self._follow().reader
+        positions: Positions = reader.positions()
         if as_of is not None:
             wanted = parse_snapshot(as_of)
             require_reached(wanted, positions)
             positions = wanted
-        files = self._reader.files(name.removeprefix("raw_") for name in names if name.startswith("raw_"))
+        files = reader.files(name.removeprefix("raw_") for name in names if name.startswith("raw_"))
         cursor = self._engine.open(statements(names, files, positions))
         try:
             with interruptible(cursor):

@@ -26,7 +26,11 @@ if TYPE_CHECKING:
     from deltalake import DeltaTable
 
 IDENTITY_KEY = "headrace.logIdentity"
+VERSION_KEY = "headrace.lakeVersion"
+LAKE_VERSION = 1
+"""Raised with a change that older releases would misread or spoil. A table without the property is of version 1."""
 PROPERTIES = {
+    VERSION_KEY: str(LAKE_VERSION),
     "delta.appendOnly": "true",
     "delta.enableExpiredLogCleanup": "false",
     "delta.checkpointInterval": "100",
@@ -49,9 +53,20 @@ def open_table(root: Folder, name: str) -> DeltaTable:
 
     folder = root.at(name)
     try:
-        return DeltaTable(folder.url, storage_options=dict(folder.options))
+        handle = DeltaTable(folder.url, storage_options=dict(folder.options))
     except (DeltaError, OSError) as wrong:
-        raise LakeError(f"table cannot be opened ({first_line(wrong)})", where=folder.url) from None
+        raise LakeError(f"table cannot be opened ({first_line(wrong)})", where=folder.url,
+                        hint="`headrace lake doctor` looks at its log") from None
+    _refuse_newer(handle)
+    return handle
+
+
+def _refuse_newer(handle: DeltaTable) -> None:
+    told = handle.metadata().configuration.get(VERSION_KEY) or "1"
+    if not told.isdigit() or int(told) > LAKE_VERSION:
+        raise LakeError("the lake was made by a newer version of Headrace", where=handle.table_uri,
+                        value=f"{VERSION_KEY} = {told}, this version knows {LAKE_VERSION}",
+                        hint="use that version; nothing was written")
 
 
 def create_table(root: Folder, name: str, identity: str) -> None:
@@ -69,6 +84,16 @@ def create_table(root: Folder, name: str, identity: str) -> None:
         if not table_exists(root, name):
             raise LakeError(f"table cannot be made ({first_line(wrong)})", where=folder.url,
                             hint="choose a writable --home with free space") from None
+
+
+def write_checkpoint(root: Folder, name: str) -> None:
+    """So that the table opens fast. Entries of its log stay, all of them."""
+    from deltalake.exceptions import DeltaError
+
+    try:
+        open_table(root, name).create_checkpoint()
+    except (DeltaError, OSError) as wrong:
+        raise LakeError(f"checkpoint cannot be written ({first_line(wrong)})", where=root.at(name).url) from None
 
 
 def identity_of(table: DeltaTable) -> str:
