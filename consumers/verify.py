@@ -1,7 +1,8 @@
 """The verify consumer: every admitted `episode.finished` with a submission gets one live score.
 
-Invariants. It keeps no state of its own: after any crash it reads its partitions from their beginning, folds admission
-as every reader does, and leaves out what already has a live score. A score's event id is repeatable, so one that is
+Invariants. It keeps no state of its own: after any crash it takes what was finished from the lake, if there is one, and
+reads its partitions from there on, else from their beginning; folds admission as every reader does; and leaves out what
+already has a live score. A score's event id is repeatable, so one that is
 written twice counts once. A score is durable before its episode counts as done; the group's offset stays below the
 lowest episode that is not. As a service it shares partitions with others of its group; until idle it reads all of
 them, so that on return everything that was finished when it was called is scored, by whomever.
@@ -18,21 +19,26 @@ from collections import Counter, deque
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
+from consumers.archived import NO_SCORE, Archived, Job
 from eventlog.log import EventLog, Subscription, TopicPartition
 from eventlog.member import static_member
 from schemas.codec import make_event, readable_payload
-from schemas.enums import ScoreStatus, Termination
+from schemas.enums import ScoreStatus
 from schemas.envelope import Event, Record, wire_type
 from schemas.errors import SchemaError
 from schemas.events import EpisodeFinished, ScoreRecorded
 from schemas.failpoints import hit
 from schemas.head import Heads
 from schemas.ids import new_id, now_us
+from schemas.idset import IdSet
 from schemas.settings import Settings
 from schemas.topics import SCORES, TRAJECTORIES
 from verifiers.scoring import Request, Scorer
+
+if TYPE_CHECKING:
+    from lake.lake import Lake
 
 log = logging.getLogger(__name__)
 GROUP = "verify"
@@ -41,19 +47,7 @@ ATTEMPTS = 3
 RETRY_WAIT_S = 0.2
 COMMIT_INTERVAL_S = 1.0
 REPORT_INTERVAL_S = 30.0
-NO_SCORE = frozenset({Termination.CANCELLED, Termination.INFRA_FAILURE})
 _SCORED = wire_type("score.recorded")
-
-
-class Job(NamedTuple):
-    """A finished episode to score."""
-
-    partition: TopicPartition
-    offset: int
-    episode_id: str
-    run_id: str
-    submission: str
-    finished_at: int
 
 
 class Landed(NamedTuple):
@@ -91,11 +85,12 @@ class Progress:
 
 
 class VerifyConsumer:
-    """Scores finished episodes. `on_scored` is called for each durable score, in the thread of `run`."""
+    """Scores finished episodes. `on_scored` is called for each durable score, in the thread of `run`. With a `lake` of
+    the log, starting costs as much as is unscored; without one, as much as ever was."""
 
-    def __init__(self, log: EventLog, score: Scorer, settings: Settings, *,
+    def __init__(self, log: EventLog, score: Scorer, settings: Settings, *, lake: Lake | None = None,
                  on_scored: Callable[[ScoreRecorded], None] | None = None) -> None:
-        self._log, self._ask, self._settings = log, score, settings
+        self._log, self._ask, self._settings, self._lake = log, score, settings, lake
         self._on_scored = on_scored
         self._source = f"verify/{new_id()}"
         self.progress = Progress()
@@ -104,10 +99,12 @@ class VerifyConsumer:
         """As a service until `stop`; or until all that is finished now is scored."""
         with contextlib.ExitStack() as stack:
             member = None if until_idle else stack.enter_context(static_member(Path(self._settings.home), GROUP))
-            scores = stack.enter_context(contextlib.closing(self._log.subscribe([SCORES])))
+            archived = Archived(self._log, self._lake)
+            scores = stack.enter_context(contextlib.closing(self._log.subscribe(
+                [SCORES], start=archived.scores_start())))
             pool = ThreadPoolExecutor(self._settings.verify_workers, thread_name_prefix="verify")
             stack.callback(pool.shutdown, wait=True, cancel_futures=True)
-            loop = _Loop(self._log, scores, lambda job: pool.submit(self._score, job, stop, loop.landed))
+            loop = _Loop(self._log, scores, archived, lambda job: pool.submit(self._score, job, stop, loop.landed))
             trajectories = stack.enter_context(contextlib.closing(self._log.subscribe(
                 [TRAJECTORIES], GROUP if member else None, member=member, on_assign=loop.assigned,
                 on_revoke=loop.revoked)))
@@ -168,11 +165,13 @@ class _Stopped(Exception):
 class _Loop:
     """What one run of the consumer knows: heads per partition, who has a score, what is being scored."""
 
-    def __init__(self, log: EventLog, scores: Subscription, start: Callable[[Job], Future[None]]) -> None:
-        self._log, self._scores, self._start = log, scores, start
+    def __init__(self, log: EventLog, scores: Subscription, archived: Archived,
+                 start: Callable[[Job], Future[None]]) -> None:
+        self._log, self._scores, self._archived, self._start = log, scores, archived, start
         self.landed: queue.SimpleQueue[Landed] = queue.SimpleQueue()
         self._heads: dict[TopicPartition, Heads] = {}
-        self._scored: set[str] = set()
+        self._scored = IdSet()
+        """Of episodes that were scored before their finish is read here: not of all."""
         self._waiting: dict[str, Job] = {}
         self._fresh: set[TopicPartition] = set()
 
@@ -193,19 +192,28 @@ class _Loop:
     def take(self, trajectories: Subscription, timeout_s: float = 0.05) -> None:
         """Read what came, and start to score what is finished."""
         for record in trajectories.poll(0.0 if self._fresh else timeout_s):
-            job = self._job(record)
-            if job and job.episode_id not in self._scored and job.episode_id not in self._waiting:
-                self._waiting[job.episode_id] = job
-                self._start(job)
+            if job := self._job(record):
+                self._begin_job(job)
         if self._fresh:
             self._begin(trajectories)
 
+    def _begin_job(self, job: Job) -> None:
+        if job.episode_id not in self._waiting and job.episode_id not in self._scored:
+            self._waiting[job.episode_id] = job
+            self._start(job)
+
     def _begin(self, trajectories: Subscription) -> None:
-        """New partitions are read from their beginning, after every score that stands in the log now is known."""
+        """New partitions begin where the archive ends, after every score that stands in the log now is known."""
+        fresh = self._fresh & trajectories.assignment()
+        found = self._archived.read(fresh)
+        for episode in found.scored_early:
+            self._scored.add(episode)
         self._read_scores()
-        for partition in self._fresh & trajectories.assignment():
-            self._heads[partition] = Heads()
-            trajectories.seek(partition, 0)
+        for partition in fresh:
+            self._heads[partition] = found.heads[partition]
+            trajectories.seek(partition, found.at.get(partition, 0))
+        for job in found.jobs:
+            self._begin_job(job)
         self._fresh = set()
 
     def _read_scores(self) -> None:
@@ -222,7 +230,7 @@ class _Loop:
 
     def _job(self, record: Record) -> Job | None:
         """The job that this record makes, if it is an admitted finish with something to score. Records of a partition
-        that has not begun yet are left: it is read from its beginning."""
+        that has not begun yet are left: they come again."""
         partition = (record.position.topic, record.position.partition)
         if record.event is None or partition not in self._heads:
             return None
@@ -249,7 +257,6 @@ class _Loop:
                 if landed.error is None:
                     hit("verify:durable")
                     self._waiting.pop(landed.job.episode_id, None)
-                    self._scored.add(landed.job.episode_id)
                 found.append(landed)
         return found
 

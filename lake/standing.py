@@ -55,13 +55,20 @@ class Standing:
     def open_events(self, headers_only: bool = False) -> Iterator[tuple[Position, Event]]:
         """All admitted events of episodes that are open, in the order of the log. Without payloads if only headers are
         asked for."""
-        for partition in sorted({number for number, _ in self._opened.values()}):
-            first = {name: offset for name, (number, offset) in self._opened.items() if number == partition}
-            query = f"""select {_HEADERS if headers_only else COLUMNS} from raw_events
-                where topic = '{TRAJECTORIES}' and admitted and partition = $partition and "offset" >= $first
-                  and subject in (select unnest($ids::varchar[])) order by "offset" """
-            yield from read_events(self._lake, query, {
-                "partition": partition, "first": min(first.values()), "ids": list(first)}, self._as_of)
+        return admitted_events(self._lake, self.at, self._opened, headers_only)
+
+
+def admitted_events(lake: Lake, at: Mapping[TopicPartition, int], episodes: Mapping[str, tuple[int, int]],
+                    headers_only: bool = False) -> Iterator[tuple[Position, Event]]:
+    """Admitted events of episodes below `at`, by partition in the order of the log. `episodes` says in which partition
+    each lies and at which offset it begins."""
+    for partition in sorted({number for number, _ in episodes.values()}):
+        first = {name: offset for name, (number, offset) in episodes.items() if number == partition}
+        query = f"""select {_HEADERS if headers_only else COLUMNS} from raw_events
+            where topic = '{TRAJECTORIES}' and admitted and partition = $partition and "offset" >= $first
+              and subject in (select unnest($ids::varchar[])) order by "offset" """
+        yield from read_events(lake, query, {
+            "partition": partition, "first": min(first.values()), "ids": list(first)}, snapshot_of(at))
 
 
 def archive(lake: Lake | None, log: EventLog, topics: Iterable[str]) -> dict[TopicPartition, int]:

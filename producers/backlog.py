@@ -67,6 +67,11 @@ class Backlog:
                 return item
         return None
 
+    def taken_over_next(self, count: int) -> list[str]:
+        """Episodes that were begun by others and come next."""
+        return [item.request.episode_id for fresh, *_, item in heapq.nsmallest(count, self._heap)
+                if not fresh and self.holds(item)]
+
     def holds(self, item: Item) -> bool:
         """Whether it is still ours and unfinished."""
         return self._unfinished.get(item.partition, {}).get(item.offset) is item

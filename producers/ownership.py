@@ -1,7 +1,7 @@
 """Who owns which episode: the fold of `schemas.admission` over the trajectories, kept by every producer.
 
-It reads headers alone. Of an open episode it keeps the claim and where its first event lies; of a finished one only
-the id. A writer learns here that its claim was admitted, and at once when another's was.
+It reads headers alone. Of an open episode it keeps the claim and where its first event lies; of a finished one a
+digest of its id. A writer learns here that its claim was admitted, and at once when another's was.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from schemas.admission import UNCLAIMED, Claim, admit, is_claim
 from schemas.envelope import Event, Position, Record
+from schemas.idset import IdSet
 
 
 class Open(NamedTuple):
@@ -26,13 +27,13 @@ class Ownership:
         self._source, self._on_lost = source, on_lost
         self._expected: dict[str, asyncio.Future[str]] = {}
         self.open: dict[str, Open] = {}
-        self.finished: set[str] = set()
+        self.finished = IdSet()
 
     def claim_of(self, episode_id: str) -> Claim:
-        if episode_id in self.finished:
-            return Claim(finished=True)
         held = self.open.get(episode_id)
-        return held.claim if held else UNCLAIMED
+        if held is not None:
+            return held.claim
+        return Claim(finished=True) if episode_id in self.finished else UNCLAIMED
 
     def expect(self, event: Event) -> asyncio.Future[str]:
         future: asyncio.Future[str] = asyncio.get_running_loop().create_future()

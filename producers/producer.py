@@ -6,6 +6,7 @@ import asyncio
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from artifacts.store import ArtifactStore
 from eventlog.log import EventLog
@@ -14,12 +15,17 @@ from producers.shift import GROUP, Done, Shift
 from sandboxes.sandbox import Backend
 from schemas.settings import Settings
 
+if TYPE_CHECKING:
+    from lake.lake import Lake
+
 
 class Producer:
-    """`on_finished` is called with each episode that this producer finished, in the thread of `run`."""
+    """`on_finished` is called with each episode that this producer finished, in the thread of `run`. With a `lake` of
+    the log, starting costs as much as is open; without one, as much as ever was."""
 
     def __init__(self, log: EventLog, artifacts: ArtifactStore, backend: Backend, settings: Settings, *,
-                 on_finished: Callable[[Done], None] | None = None) -> None:
+                 on_finished: Callable[[Done], None] | None = None, lake: Lake | None = None) -> None:
+        self._lake = lake
         self._log, self._artifacts, self._backend, self._settings = log, artifacts, backend, settings
         self._on_finished = on_finished or (lambda _: None)
 
@@ -32,5 +38,6 @@ class Producer:
             asyncio.run(self._work(member, stop, until_idle))
 
     async def _work(self, member: str, stop: threading.Event, until_idle: bool) -> None:
-        shift = Shift(self._log, self._artifacts, self._backend, self._settings, member, self._on_finished)
+        shift = Shift(self._log, self._artifacts, self._backend, self._settings, member, self._on_finished,
+                      self._lake)
         await shift.work(stop, until_idle)

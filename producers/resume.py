@@ -8,6 +8,7 @@ that started them, so nothing else was lost.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -18,10 +19,14 @@ from producers.episode import HOST, Episode, Open, answer_of, call_id_of
 from schemas.admission import is_claim
 from schemas.enums import ToolStatus
 from schemas.envelope import Event
+from schemas.errors import SchemaError
 from schemas.events import EpisodeResumed, ToolReturned
 from schemas.ids import now_us
 from schemas.topics import TRAJECTORIES
 from schemas.transcript import Transcript, Turn
+
+if TYPE_CHECKING:
+    from lake.lake import Lake
 
 CRASHES = 20
 """Takeovers of one episode after which it counts as what brings its producers down."""
@@ -36,8 +41,11 @@ class Past(msgspec.Struct):
 
     def see(self, event: Event) -> None:
         resumes = len(self.transcript.resumes)
-        if not self.transcript.see(event):
-            return
+        try:
+            if not self.transcript.see(event):
+                return
+        except SchemaError as wrong:
+            self.transcript.violations.append(str(wrong))
         if not is_claim(event.type):
             self.used_s += (event.time_us - self.last_us) / 1e6
         elif len(self.transcript.resumes) > resumes and self.transcript.resumes[-1].restart:
@@ -45,16 +53,23 @@ class Past(msgspec.Struct):
         self.last_us = event.time_us
 
 
-def read_pasts(log: EventLog, opened: Mapping[str, ownership.Open]) -> dict[str, Past]:
-    """The past of open episodes: one pass over their partitions, from where the first of them began."""
+def read_pasts(log: EventLog, opened: Mapping[str, ownership.Open], lake: Lake | None = None) -> dict[str, Past]:
+    """The past of open episodes: from the archive as far as there is one, then one pass over the log's tail; without
+    an archive, one pass from where the first of them began."""
+    from lake.standing import admitted_events, archive
+
     pasts = {episode: Past(Transcript(episode)) for episode in opened}
     if not pasts:
         return {}
-    ends = log.ends([TRAJECTORIES])
+    at, ends = archive(lake, log, [TRAJECTORIES]), log.ends([TRAJECTORIES])
+    if lake is not None and at:
+        begun = {episode: (held.first.partition, held.first.offset) for episode, held in opened.items()}
+        for _, event in admitted_events(lake, at, begun):
+            pasts[event.subject].see(event)
     start = dict(ends)
     for held in opened.values():
         partition = held.first.topic, held.first.partition
-        start[partition] = min(start[partition], held.first.offset)
+        start[partition] = min(start[partition], max(held.first.offset, at.get(partition, 0)))
     for event in _read(log, start, ends):
         if event.subject in pasts:
             pasts[event.subject].see(event)

@@ -14,14 +14,15 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from artifacts.store import ArtifactStore
-from eventlog.log import EventLog, Subscription, TopicPartition
+from eventlog.log import EventLog, Start, Subscription, TopicPartition
 from producers.backlog import Backlog, Item
 from producers.desk import Desk
 from producers.episode import HOST, Episode
 from producers.ownership import Ownership
+from producers.restoring import restore, unfinished
 from producers.resume import Past, read_pasts
 from producers.starter import Starter
 from producers.tail import Tail
@@ -39,6 +40,9 @@ from schemas.events import (
 from schemas.ids import new_id
 from schemas.settings import Settings
 from schemas.topics import REQUESTS, TRAINING, TRAJECTORIES
+
+if TYPE_CHECKING:
+    from lake.lake import Lake
 
 GROUP = "produce"
 TICK_S = 0.05
@@ -68,8 +72,9 @@ class Running:
 
 class Shift:
     def __init__(self, log: EventLog, artifacts: ArtifactStore, backend: Backend, settings: Settings, member: str,
-                 on_finished: Callable[[Done], None]) -> None:
+                 on_finished: Callable[[Done], None], lake: Lake | None = None) -> None:
         self._log, self._settings, self._member, self._on_finished = log, settings, member, on_finished
+        self._lake = lake
         # Twice: a sandbox can be closed while every episode has a command running.
         self._pool = ThreadPoolExecutor(2 * settings.producer_concurrency, thread_name_prefix="sandbox")
         asyncio.get_running_loop().set_default_executor(self._pool)
@@ -93,7 +98,8 @@ class Shift:
     async def work(self, stop: threading.Event, until_idle: bool) -> None:
         topics = [TRAJECTORIES, TRAINING, *([REQUESTS] if until_idle else [])]
         ends = await asyncio.to_thread(self._log.ends, [REQUESTS]) if until_idle else {}
-        self._facts = Tail("facts", lambda _: self._log.subscribe(topics), self._see_facts)
+        start = await asyncio.to_thread(self._restore, topics)
+        self._facts = Tail("facts", lambda _: self._log.subscribe(topics, start=start), self._see_facts)
         self._requests = Tail("requests", self._subscribe, self._see_requests)
         committed = reported = time.monotonic()
         try:
@@ -114,6 +120,12 @@ class Shift:
         finally:
             await self._close()
 
+    def _restore(self, topics: list[str]) -> Start:
+        start = restore(self._lake, self._log, topics, self._ownership, self._see_facts)
+        if self._lake is not None and isinstance(start, dict) and REQUESTS in topics:
+            self._wanted |= unfinished(self._lake, start, self._ownership)
+        return start
+
     def _subscribe(self, tail: Tail) -> Subscription:
         def assigned(partitions: frozenset[TopicPartition]) -> None:
             tail.call(lambda: self._assign(partitions))
@@ -133,6 +145,7 @@ class Shift:
         self._arrived = [record for record in self._arrived if record.position[:2] not in partitions]
         for item in self._backlog.drop(partitions):
             self._lose(item.request.episode_id)
+        self._pasts = {}
 
     def _lose(self, episode_id: str) -> None:
         running = self._running.get(episode_id)
@@ -144,13 +157,18 @@ class Shift:
             topic = record.position.topic
             if topic == TRAJECTORIES:
                 self._ownership.see(record)
+                if record.event is not None and record.event.subject in self._wanted:
+                    self._settle(record.event.subject)
             elif topic == REQUESTS and isinstance(asked := _payload(record), EpisodeRequested):
                 self._wanted.add(asked.episode_id)
+                self._settle(asked.episode_id)
             elif topic == TRAINING and isinstance(published := _payload(record), WeightsPublished):
                 self._desk.published(published)
-        if self._wanted:
-            self._wanted -= self._ownership.finished
-            self._wake.set()
+        self._wake.set()
+
+    def _settle(self, episode_id: str) -> None:
+        if self._ownership.claim_of(episode_id).finished:
+            self._wanted.discard(episode_id)
 
     def _see_requests(self, records: list[Record]) -> None:
         self._arrived += records
@@ -181,7 +199,7 @@ class Shift:
         self._backlog.passed(record.position)
 
     def _cancel(self, episode_id: str) -> None:
-        if episode_id in self._ownership.finished:
+        if self._ownership.claim_of(episode_id).finished:
             return
         self._cancelled.add(episode_id)
         running = self._running.get(episode_id)
@@ -194,7 +212,7 @@ class Shift:
             if item is None:
                 return
             episode_id = item.request.episode_id
-            if episode_id in self._ownership.finished:
+            if self._ownership.claim_of(episode_id).finished:
                 self._backlog.done(item)
             elif episode_id not in self._running:
                 running = self._running[episode_id] = Running(item)
@@ -235,14 +253,18 @@ class Shift:
             self._wake.set()
 
     async def _past(self, episode_id: str) -> Past:
-        """What the log holds of an open episode; all that are open and ours are read in one pass."""
+        """What the log holds of an open episode. One pass reads as many as can run at once: of those that run, and of
+        those that are next."""
         async with self._reading_pasts:
             past = self._pasts.pop(episode_id, None)
             if past is None or past.transcript.claim != self._ownership.claim_of(episode_id):
-                wanted = {name: held for name, held in self._ownership.open.items()
-                          if name == episode_id or (self._backlog.has(name) and name not in self._pasts)}
+                near = [episode_id, *self._running,
+                        *self._backlog.taken_over_next(self._settings.producer_concurrency - len(self._pasts))]
+                wanted = {name: self._ownership.open[name] for name in near
+                          if name in self._ownership.open and name not in self._pasts
+                          and (name == episode_id or self._ownership.open[name].claim.owner != self.source)}
                 _LOGGER.info("taking over %d unfinished episodes", len(wanted))
-                self._pasts |= await asyncio.to_thread(read_pasts, self._log, wanted)
+                self._pasts |= await asyncio.to_thread(read_pasts, self._log, wanted, self._lake)
                 past = self._pasts.pop(episode_id)
             return past
 

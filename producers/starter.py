@@ -61,6 +61,8 @@ class Starter:
         policy = await self._desk.take(request.policy, request.run_id, request.version)
         if past and sum(not resumed.restart for resumed in past.transcript.resumes) >= CRASHES:
             raise Failure("crash_loop")
+        if past and past.transcript.violations:
+            raise Failure("history_unreadable")
         task = await asyncio.to_thread(load_task, request.task_digest, self._artifacts)
         bench = Workbench(self._backend, self._artifacts, self._pool, self._settings, task, owner=request.episode_id)
         episode = Episode(request, task, policy, writer, bench, self._artifacts, self._settings.producer_attempts)

@@ -25,5 +25,6 @@ def run(options: argparse.Namespace) -> int:
 
     with Rooms(settings_of(options)) as rooms:
         rooms.make_home()
-        serve(Producer(rooms.log, rooms.artifacts, rooms.backend, rooms.settings), options.until_idle)
+        serve(Producer(rooms.log, rooms.artifacts, rooms.backend, rooms.settings, lake=rooms.lake),
+              options.until_idle)
     return 0

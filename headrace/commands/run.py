@@ -75,5 +75,5 @@ def _work(rooms: Rooms, stop: threading.Event, total: int) -> None:
         producer = Producer(rooms.log, rooms.artifacts, rooms.backend, rooms.settings, lake=rooms.lake,
                             on_finished=lambda _: advance(1))
         producer.run(stop, until_idle=True)
-    VerifyConsumer(rooms.log, rooms.judges.score, rooms.settings).run(stop, until_idle=True)
+    VerifyConsumer(rooms.log, rooms.judges.score, rooms.settings, lake=rooms.lake).run(stop, until_idle=True)
     Sink(rooms.log, rooms.lake, rooms.artifacts, rooms.settings).run(stop, until_idle=True)

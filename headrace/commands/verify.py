@@ -27,5 +27,5 @@ def run(options: argparse.Namespace) -> int:
 
     with Rooms(settings_of(options)) as rooms:
         rooms.make_home()
-        serve(VerifyConsumer(rooms.log, rooms.judges.score, rooms.settings), options.until_idle)
+        serve(VerifyConsumer(rooms.log, rooms.judges.score, rooms.settings, lake=rooms.lake), options.until_idle)
     return 0
