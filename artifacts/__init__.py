@@ -11,7 +11,11 @@ if TYPE_CHECKING:
 
 
 def open_store(settings: Settings) -> ArtifactStore:
-    """The store that the settings name: a directory, by default `artifacts/` in the home."""
-    from artifacts.store import DirectoryStore
+    """The store that the settings name: a directory, by default `artifacts/` in the home, or `s3://bucket/prefix`."""
+    from artifacts.folder import open_folder
+    from artifacts.store import DirectoryStore, FolderStore
 
-    return DirectoryStore(Path(settings.artifacts) if settings.artifacts else Path(settings.home) / "artifacts")
+    place = settings.artifacts
+    if "://" in place:
+        return FolderStore(open_folder(place))
+    return DirectoryStore(Path(place) if place else Path(settings.home) / "artifacts")

@@ -44,6 +44,10 @@ class Folder(Protocol):
         """The folder below; nothing is made."""
         ...
 
+    def make(self) -> None:
+        """The folder itself, where there is such a thing."""
+        ...
+
     def read(self, name: str) -> bytes: ...
 
     def reader(self, name: str) -> AbstractContextManager[BinaryIO]:

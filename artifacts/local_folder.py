@@ -29,6 +29,9 @@ class LocalFolder:
     def at(self, name: str) -> LocalFolder:
         return LocalFolder(self.path / name)
 
+    def make(self) -> None:
+        make_folder(self.path)
+
     def read(self, name: str) -> bytes:
         return (self.path / name).read_bytes()
 

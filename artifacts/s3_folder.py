@@ -94,6 +94,9 @@ class S3Folder:
     def at(self, name: str) -> S3Folder:
         return S3Folder(self._bucket, f"{self._prefix}/{name}".strip("/"), self._options)
 
+    def make(self) -> None:
+        """There are no folders in a bucket."""
+
     def read(self, name: str) -> bytes:
         with self._told(name):
             return bytes(self._store.get(self._key(name)).bytes())
@@ -104,10 +107,10 @@ class S3Folder:
 
         with self._told(name):
             file = obstore.open_reader(self._store, self._key(name), buffer_size=1 << 20)
-        try:
-            yield cast(BinaryIO, file)
-        finally:
-            file.close()
+            try:
+                yield cast(BinaryIO, file)
+            finally:
+                file.close()
 
     def write(self, name: str, data: bytes) -> None:
         with self._told(name):
@@ -191,11 +194,9 @@ class S3Folder:
             except FileNotFoundError:
                 self._bucket.require()
                 raise FileNotFoundError(errno.ENOENT, "no such file", where) from None
-        except FileNotFoundError as wrong:
-            if "NoSuchBucket" in str(wrong):
-                raise OSError(errno.ENODEV, f"there is no bucket {self._bucket.name}", where) from None
-            raise
-        except BaseError as wrong:
+        except (BaseError, OSError) as wrong:
+            if getattr(wrong, "errno", None):  # Not storage's.
+                raise
             raise _os_error(wrong, where) from None
 
 
@@ -209,6 +210,8 @@ def _os_error(wrong: Exception, where: str) -> OSError:
         return PermissionError(errno.EACCES, "storage refused the credentials (AWS_ACCESS_KEY_ID and others)", where)
     if "NoSuchBucket" in text:
         return OSError(errno.ENODEV, "there is no such bucket", where)
+    if "error sending request" in text or "timed out" in text:
+        return OSError(errno.EHOSTUNREACH, "storage does not answer at the endpoint (AWS_ENDPOINT_URL)", where)
     return OSError(errno.EIO, f"storage failed ({_line(wrong)})", where)
 
 

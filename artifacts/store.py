@@ -1,4 +1,4 @@
-"""The ArtifactStore contract and its directory backend.
+"""The ArtifactStore contract and its one implementation, over a Folder: a directory or S3-compatible storage.
 
 An artifact is named by the SHA-256 of its bytes and never changes. `put` returns when the bytes are durable, so an
 event may name them. Writing the same bytes twice costs nothing. `get` checks the digest: corrupt bytes never leave.
@@ -10,10 +10,14 @@ import threading
 from pathlib import Path
 from typing import Protocol
 
+from artifacts.folder import Folder
+from artifacts.local_folder import LocalFolder
 from schemas.errors import ArtifactError
 from schemas.events import ArtifactRef
-from schemas.files import sync_folder, write_durably
-from schemas.ids import DIGEST_PREFIX, digest, is_digest, new_id
+from schemas.ids import DIGEST_PREFIX, digest, is_digest
+
+_KNOWN = 50_000
+"""Digests that are remembered as stored: about 8 MB."""
 
 
 class ArtifactStore(Protocol):
@@ -26,54 +30,78 @@ class ArtifactStore(Protocol):
     def has(self, digest: str) -> bool: ...
 
 
-class DirectoryStore:
-    """`root/ab/abcdef...`: written beside, synced, then renamed, then the folder synced. Thread-safe."""
+class FolderStore:
+    """`ab/abcdef...` in the folder. Thread-safe. The digests remembered are the newest: memory is bounded."""
+
+    def __init__(self, folder: Folder) -> None:
+        self.folder = folder
+        self._known: dict[str, None] = {}
+        self._lock = threading.Lock()
+
+    def put(self, data: bytes, media_type: str = "application/octet-stream") -> ArtifactRef:
+        name = digest(data)
+        if name not in self._known:
+            if self._size(name) != len(data):  # Another size: cut short by a fault, and healed here.
+                self._write(name, data)
+            self._remember(name)
+        return ArtifactRef(name, len(data), media_type)
+
+    def has(self, name: str) -> bool:
+        return name in self._known or self._size(name) is not None
+
+    def get(self, name: str) -> bytes:
+        file = file_of(name)
+        try:
+            data = self.folder.read(file)
+        except FileNotFoundError:
+            raise ArtifactError("artifact is missing", where=self.folder.url, value=name) from None
+        except OSError as wrong:
+            raise ArtifactError(f"artifact cannot be read ({wrong.strerror})", where=self.folder.url,
+                                value=name) from None
+        if digest(data) != name:
+            raise ArtifactError("artifact is corrupt: its bytes do not match its digest",
+                                where=f"{self.folder.url}/{file}", value=name)
+        return data
+
+    def _size(self, name: str) -> int | None:
+        try:
+            return self.folder.size(file_of(name))
+        except OSError as wrong:
+            raise ArtifactError(f"artifact store cannot be asked ({wrong.strerror})", where=self.folder.url,
+                                value=name) from None
+
+    def _write(self, name: str, data: bytes) -> None:
+        try:
+            self.folder.write(file_of(name), data)
+        except OSError as wrong:
+            raise ArtifactError(f"artifact cannot be written ({wrong.strerror})", where=self.folder.url,
+                                value=f"{len(data)} bytes", hint="is there free space?") from None
+
+    def _remember(self, name: str) -> None:
+        with self._lock:
+            self._known[name] = None
+            if len(self._known) > _KNOWN:
+                del self._known[next(iter(self._known))]
+
+
+class DirectoryStore(FolderStore):
+    """In a local directory, which is made at once: a home that cannot be written is told at the start."""
 
     def __init__(self, root: Path) -> None:
+        super().__init__(LocalFolder(root))
         self.root = root
-        self._known: set[str] = set()
-        self._lock = threading.Lock()
         try:
-            root.mkdir(parents=True, exist_ok=True)
+            self.folder.make()
         except OSError as wrong:
             raise ArtifactError(f"artifact store cannot be made ({wrong.strerror})", where=str(root),
                                 hint="choose a writable --home") from None
 
     def path(self, name: str) -> Path:
-        if not is_digest(name):
-            raise ArtifactError("not a digest", value=name)
-        body = name.removeprefix(DIGEST_PREFIX)
-        return self.root / body[:2] / body
+        return self.root / file_of(name)
 
-    def put(self, data: bytes, media_type: str = "application/octet-stream") -> ArtifactRef:
-        name = digest(data)
-        if not self.has(name):
-            self._write(self.path(name), data)
-        with self._lock:
-            self._known.add(name)
-        return ArtifactRef(name, len(data), media_type)
 
-    def has(self, name: str) -> bool:
-        return name in self._known or self.path(name).exists()
-
-    def get(self, name: str) -> bytes:
-        path = self.path(name)
-        try:
-            data = path.read_bytes()
-        except FileNotFoundError:
-            raise ArtifactError("artifact is missing", where=str(path), value=name) from None
-        if digest(data) != name:
-            raise ArtifactError("artifact is corrupt: its bytes do not match its digest", where=str(path), value=name)
-        return data
-
-    def _write(self, path: Path, data: bytes) -> None:
-        beside = path.parent / f".{new_id()}.part"
-        try:
-            path.parent.mkdir(exist_ok=True)
-            write_durably(beside, data)
-            beside.rename(path)
-            sync_folder(path.parent)
-        except OSError as wrong:
-            beside.unlink(missing_ok=True)
-            raise ArtifactError(f"artifact cannot be written ({wrong.strerror})", where=str(path),
-                                value=f"{len(data)} bytes") from None
+def file_of(name: str) -> str:
+    if not is_digest(name):
+        raise ArtifactError("not a digest", value=name)
+    body = name.removeprefix(DIGEST_PREFIX)
+    return f"{body[:2]}/{body}"

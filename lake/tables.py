@@ -12,14 +12,12 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from artifacts.folder import Folder
-from artifacts.local_folder import LocalFolder
 from eventlog.log import TopicPartition
 from lake.compaction import all_small, due, merge
 from lake.files import LiveFile, add_action, live_files, spans_of, write_file
 from lake.transactions import LOG, application, commit, entry_name, first_line
 from schemas.errors import CommitConflictError, LakeError
 from schemas.failpoints import hit
-from schemas.files import make_folder
 from schemas.tables import TABLES
 
 if TYPE_CHECKING:
@@ -76,8 +74,7 @@ def create_table(root: Folder, name: str, identity: str) -> None:
 
     folder = root.at(name)
     try:
-        if isinstance(folder, LocalFolder):
-            make_folder(folder.path)
+        folder.make()
         DeltaTable.create(folder.url, TABLES[name], mode="error", raise_if_key_not_exists=False,
                           configuration={**PROPERTIES, IDENTITY_KEY: identity}, storage_options=dict(folder.options))
     except (DeltaError, OSError) as wrong:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NoReturn
 
 import pytest
 
 from artifacts.store import DirectoryStore
+from schemas.ids import new_id
 from schemas.settings import Settings
+from tests.s3_server import S3Server
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 SHARED_CASES = REPOSITORY.parent / "shared" / "cases"
@@ -45,3 +47,21 @@ def cases() -> Callable[[str], Path]:
         return path
 
     return find
+
+
+@pytest.fixture(scope="session")
+def s3_server() -> Iterator[S3Server]:
+    """One S3 server for the session, on loopback."""
+    server = S3Server()
+    yield server
+    server.stop()
+
+
+@pytest.fixture
+def bucket(s3_server: S3Server, monkeypatch: pytest.MonkeyPatch) -> str:
+    """An empty bucket as `s3://NAME`; the environment leads to its server."""
+    for name, value in s3_server.environment.items():
+        monkeypatch.setenv(name, value)
+    name = f"bucket-{new_id()}"
+    s3_server.make_bucket(name)
+    return f"s3://{name}"
