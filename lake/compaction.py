@@ -6,6 +6,7 @@ compaction moves the table's compaction counter in its own commit: of two at onc
 Appends never conflict with it. The old files stay on disk for readers that still hold them.
 
 By tiers: files of one size class are merged when there are enough of them, so a row is rewritten once for each class.
+In a merged file the rows of an episode lie together (`lake/clustering.py`).
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from artifacts.folder import Folder
+from lake.clustering import clustered
 from lake.files import LiveFile, add_action, new_file, parquet_writer, size_of
 from lake.transactions import commit
 from schemas.errors import LakeError
@@ -31,7 +33,6 @@ MAX_FILES = 16
 """Files of one tier that may live side by side: what a query has to open."""
 _TIERS = (1 << 20, 16 << 20, 128 << 20)
 """Upper bounds of the size classes in bytes. Larger files are left alone."""
-_ROW_GROUP_BYTES = 32 << 20
 _COUNTER = "headrace/compaction"
 
 
@@ -84,31 +85,10 @@ def _merged(folder: Folder, files: Sequence[LiveFile]) -> AddAction:
         schema = pa.unify_schemas([reader.schema_arrow for reader in readers])
         name, rows = new_file(schema), 0
         with parquet_writer(folder, name, schema) as writer:
-            for table in _row_groups(readers, schema):
+            for table in clustered(readers, schema):
                 writer.write_table(table)
                 rows += table.num_rows
             if None in told or rows != sum(count or 0 for count in told):
                 raise LakeError("compaction read another number of rows than the table tells; nothing was changed",
                                 where=folder.url, value={"read": rows, "told": told})
     return add_action(name, size_of(folder, name), rows, {}, data_change=False)
-
-
-def _row_groups(readers: Sequence[pq.ParquetFile], schema: pa.Schema) -> Iterator[pa.Table]:
-    waiting: list[pa.Table] = []
-    for reader in readers:
-        for index in range(reader.num_row_groups):
-            waiting.append(_conform(reader.read_row_group(index), schema))
-            if sum(table.nbytes for table in waiting) >= _ROW_GROUP_BYTES:
-                yield pa.concat_tables(waiting).combine_chunks()
-                waiting = []
-        reader.close()
-    if waiting:
-        yield pa.concat_tables(waiting).combine_chunks()
-
-
-def _conform(table: pa.Table, schema: pa.Schema) -> pa.Table:
-    """Columns that were added after the file was written are null in it."""
-    for field in schema:
-        if field.name not in table.column_names:
-            table = table.append_column(field, pa.nulls(table.num_rows, field.type))
-    return table.select(schema.names).cast(schema)
