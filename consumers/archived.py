@@ -1,6 +1,7 @@
 """What a starting verify consumer takes from the lake instead of reading the log from its first offset.
 
-Invariant. `read` is the state of a consumer that had read its partitions up to `at` and all scores of the archive: heads of what is open, digests of what is over, jobs for what is finished and has no live score.
+Invariant. `read` is the state of a consumer that had read its partitions up to `at` and all scores of the archive:
+heads of what is open, digests of what is over, jobs for what is finished and has no live score.
 """
 
 from __future__ import annotations
@@ -56,8 +57,9 @@ class Archived:
     def __init__(self, log: EventLog, lake: Lake | None) -> None:
         self._log, self._lake = log, lake
 
-    def scores_start(self) -> Start:
-        return {part: offset for part, offset in self._positions().items() if part[0] == SCORES} or "earliest"
+    def start(self, topic: str) -> Start:
+        """From where to read a topic."""
+        return {part: offset for part, offset in self._positions().items() if part[0] == topic} or "earliest"
 
     def read(self, partitions: Iterable[TopicPartition]) -> Found:
         fresh = {part: Heads() for part in partitions}

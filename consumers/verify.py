@@ -101,13 +101,13 @@ class VerifyConsumer:
             member = None if until_idle else stack.enter_context(static_member(Path(self._settings.home), GROUP))
             archived = Archived(self._log, self._lake)
             scores = stack.enter_context(contextlib.closing(self._log.subscribe(
-                [SCORES], start=archived.scores_start())))
+                [SCORES], start=archived.start(SCORES))))
             pool = ThreadPoolExecutor(self._settings.verify_workers, thread_name_prefix="verify")
             stack.callback(pool.shutdown, wait=True, cancel_futures=True)
             loop = _Loop(self._log, scores, archived, lambda job: pool.submit(self._score, job, stop, loop.landed))
             trajectories = stack.enter_context(contextlib.closing(self._log.subscribe(
-                [TRAJECTORIES], GROUP if member else None, member=member, on_assign=loop.assigned,
-                on_revoke=loop.revoked)))
+                [TRAJECTORIES], GROUP if member else None, archived.start(TRAJECTORIES), member=member,
+                on_assign=loop.assigned, on_revoke=loop.revoked)))
             self._follow(loop, trajectories, stop, until_idle)
         self.progress.report(loop.waiting, now=True)
 
