@@ -136,7 +136,7 @@ def _weights(payload: WeightsPublished, place: Place) -> Row:
 def _task(payload: TaskRegistered, place: Place) -> Row:
     return Row("tasks", (
         payload.task_id, payload.kind, payload.set, payload.digest, payload.difficulty, payload.expected_duration_s,
-        False, None, payload.verifier, payload.at or place.event.time_us, *place.fact))
+        payload.quarantined, payload.reason or None, payload.verifier, payload.at or place.event.time_us, *place.fact))
 
 
 def _numbers(values: Mapping[str, float]) -> list[tuple[str, float | None]]:

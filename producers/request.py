@@ -34,13 +34,22 @@ def register_tasks(log: EventLog, artifacts: ArtifactStore, tasks: Iterable[Task
     return registered
 
 
+def mark_tasks(log: EventLog, marked: Iterable[TaskRegistered], cause: str) -> None:
+    """Register tasks anew that a check (`cause`) has quarantined or released; returns when that is durable."""
+    _append(log, TASKS, [
+        _event(payload, payload.task_id, stable_id("task", payload.set, payload.digest, cause), payload.at)
+        for payload in marked])
+
+
 def registered_tasks(log: EventLog) -> list[TaskRegistered]:
-    """All tasks that the log knows, in the order of their first registration."""
-    known: dict[str, TaskRegistered] = {}
+    """All tasks that the log knows, as they stand now, in the order of their first registration."""
+    seen: set[str] = set()
+    known: dict[tuple[str, str], TaskRegistered] = {}
     for event in _read(log, TASKS):
         payload = readable_payload(event)
-        if isinstance(payload, TaskRegistered):
-            known.setdefault(event.id, payload)
+        if isinstance(payload, TaskRegistered) and event.id not in seen:
+            seen.add(event.id)
+            known[payload.set, payload.digest] = payload
     return list(known.values())
 
 

@@ -70,6 +70,9 @@ class TaskRegistered(Payload, frozen=True, kw_only=True):
     verifier: str = ""
     """The verifier whose score is the reward; empty: the kind's own."""
     at: Int64 = 0
+    quarantined: bool = False
+    """Not requested any more: `headrace tasks check` found it flaky, hackable or unsolvable."""
+    reason: str = ""
 
 
 class EpisodeRequested(Payload, frozen=True, kw_only=True):

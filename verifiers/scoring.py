@@ -103,7 +103,9 @@ class _Case(NamedTuple):
 
     @property
     def name(self) -> str:
-        return self.verifier.name if self.verifier else ""
+        """Of the verifier, or of the one that should have been there."""
+        wanted = self.task.reward_verifier if self.task else ""
+        return self.verifier.name if self.verifier else wanted
 
     @property
     def version(self) -> str:

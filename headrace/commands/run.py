@@ -3,14 +3,9 @@
 from __future__ import annotations
 
 import argparse
-import threading
-from typing import TYPE_CHECKING
 
 from headrace.commands.request import add_requesting
 from headrace.options import add_reading, add_sandbox, add_verifiers, settings_of
-
-if TYPE_CHECKING:
-    from headrace.rooms import Rooms
 
 EXAMPLES = """examples:
   headrace run --tasks coding --policy scripted:reference
@@ -46,13 +41,14 @@ def run(options: argparse.Namespace) -> int:
     from headrace.requesting import request_set
     from headrace.rooms import Rooms
     from headrace.service import stopping_on_signals
+    from headrace.working import work
 
     with Rooms(settings_of(options)) as rooms, stopping_on_signals() as stop:
         rooms.make_home().backend  # noqa: B018 - a sandbox that cannot run is found before anything is requested
         requests = request_set(rooms.matched(), options)
         run_id = requests[0].run_id
         print(f"run {run_id}: {len(requests)} episodes", file=sys.stderr)
-        _work(rooms, stop, len(requests))
+        work(rooms, rooms.judges.score, stop, len(requests))
         left = rooms.lake.sql(_OPEN, parameters={"run": run_id}).to_pylist()[0]
         print_table(rooms.lake.sql(_RESULTS, parameters={"run": run_id}), options.output, options.limit)
     if stop.is_set():
@@ -62,18 +58,3 @@ def run(options: argparse.Namespace) -> int:
         print(f"{left['unfinished']} episodes unfinished, {left['unscored']} unscored", file=sys.stderr)
         return 1
     return 0
-
-
-def _work(rooms: Rooms, stop: threading.Event, total: int) -> None:
-    """Each stage drains what the one before it made, so the last commit holds everything."""
-    from consumers.sink import Sink
-    from consumers.verify import VerifyConsumer
-    from headrace.progress import counting
-    from producers.producer import Producer
-
-    with counting("episodes", total) as advance:
-        producer = Producer(rooms.log, rooms.artifacts, rooms.backend, rooms.settings, lake=rooms.lake,
-                            on_finished=lambda _: advance(1))
-        producer.run(stop, until_idle=True)
-    VerifyConsumer(rooms.log, rooms.judges.score, rooms.settings, lake=rooms.lake).run(stop, until_idle=True)
-    Sink(rooms.log, rooms.lake, rooms.artifacts, rooms.settings).run(stop, until_idle=True)

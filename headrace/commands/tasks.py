@@ -1,13 +1,14 @@
-"""`headrace tasks`: import task sets, list what is registered and what is built in."""
+"""`headrace tasks`: import task sets, check them, list what is registered."""
 
 from __future__ import annotations
 
 import argparse
 
-from headrace.options import add_home, add_reading, settings_of
+from headrace.options import add_home, add_reading, add_sandbox, add_verifiers, positive, settings_of
 
 EXAMPLES = """examples:
   headrace tasks import humaneval HumanEval.jsonl.gz
+  headrace tasks check humaneval                reference solutions and empty ones; what fails is quarantined
   headrace tasks ls
   headrace tasks ls --set humaneval -o json
 """
@@ -23,13 +24,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     load.add_argument("format", metavar="FORMAT", help="humaneval")
     load.add_argument("file", metavar="FILE")
     add_home(load)
+    check = actions.add_parser("check", help="run reference and empty solutions; quarantine what cannot be trained on")
+    check.add_argument("set", metavar="SET", help="a built-in or imported task set")
+    check.add_argument("--repeats", type=positive, default=3, metavar="N",
+                       help="times that each reference solution is run (default: 3)")
+    add_reading(check)
+    add_sandbox(check)
+    add_verifiers(check)
     ls = actions.add_parser("ls", help="registered tasks")
     ls.add_argument("--set", default="", help="only of this set")
     add_reading(ls)
 
 
 def run(options: argparse.Namespace) -> int:
-    return _import(options) if options.action == "import" else _ls(options)
+    return {"import": _import, "check": _check, "ls": _ls}[options.action](options)
 
 
 def _import(options: argparse.Namespace) -> int:
@@ -48,6 +56,33 @@ def _import(options: argparse.Namespace) -> int:
     print(f"registered {len(registered)} task{'s' if len(registered) > 1 else ''} in set {', '.join(names)}")
     print(f"next: headrace run --tasks {names[0]} --policy scripted:reference")
     return 0
+
+
+def _check(options: argparse.Namespace) -> int:
+    import sys
+
+    from headrace.checking import check, mark
+    from headrace.output import print_table
+    from headrace.requesting import tasks_of_set
+    from headrace.rooms import Rooms
+    from headrace.service import stopping_on_signals
+    from replay.admission import table_of
+
+    with Rooms(settings_of(options)) as rooms, stopping_on_signals() as stop:
+        rooms.make_home().matched()
+        tasks = tasks_of_set(rooms, options.set)
+        run_id, found = check(rooms, tasks, options.repeats, stop)
+        if stop.is_set():
+            print("interrupted; nothing was marked", file=sys.stderr)
+            return 130
+        marked = mark(rooms, tasks, found, run_id)
+    wrong = [ruling for ruling in found if ruling.finding != "sound"]
+    if options.output != "table" or wrong:
+        print_table(table_of(found if options.output != "table" else wrong), options.output, options.limit)
+    if options.output == "table":
+        print(f"{len(found)} tasks checked: {len(found) - len(wrong)} sound; {marked.quarantined} newly quarantined, "
+              f"{marked.released} released (run {run_id})")
+    return 1 if wrong else 0
 
 
 def _ls(options: argparse.Namespace) -> int:
