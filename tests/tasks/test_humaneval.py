@@ -67,7 +67,7 @@ def test_a_missing_file_a_folder_and_an_unknown_format(tmp_path: Path) -> None:
             load_tasks("humaneval", path)
     with pytest.raises(TaskError) as caught:
         load_tasks("humanevil", tmp_path)
-    assert "humaneval" in caught.value.hint and list(IMPORTERS) == ["humaneval"]
+    assert "humaneval" in caught.value.hint and "humaneval" in IMPORTERS
 
 
 def test_the_real_file(cases: Callable[[str], Path]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import functools
 import re
 from collections.abc import Sequence
 from decimal import Decimal
@@ -47,9 +48,14 @@ class Grounds:
         return amount in self._numbers[page] or day in self._dates[page]
 
 
+@functools.lru_cache(maxsize=8)
+def _index(pages: tuple[str, ...], locale: Locale) -> Grounds:
+    return Grounds(pages, locale)
+
+
 def grounded(found: Sequence[Leaf], pages: Sequence[str], locale: Locale) -> tuple[float, dict[str, int | None]]:
     """The share of answered single values that stand somewhere, and the page of each."""
-    index = Grounds(pages, locale)
+    index = _index(tuple(pages), locale)
     where = {leaf.path: index.page(leaf.got) for leaf in found
              if leaf.answered and isinstance(leaf.got, str | Decimal) and str(leaf.got).strip()}
     return (sum(page is not None for page in where.values()) / len(where) if where else 1.0), where

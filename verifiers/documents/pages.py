@@ -7,7 +7,7 @@ import functools
 import importlib.util
 
 from schemas.errors import UnavailableError
-from verifiers.documents.pdf import TEXT_LIMIT
+from tasks.documents_pdf import TEXT_LIMIT
 from verifiers.killable import DeadlineError, DiedError, Killable
 
 FILE_LIMIT = 32 << 20
@@ -21,7 +21,7 @@ class Unreadable(Exception):
 
 @functools.cache
 def _reader() -> Killable:
-    return Killable("verifiers.documents.pdf:read_pdf", deadline_s=DEADLINE_S, memory_mb=MEMORY_MB)
+    return Killable("tasks.documents_pdf:read_pdf", deadline_s=DEADLINE_S, memory_mb=MEMORY_MB)
 
 
 def pages_of(name: str, data: bytes) -> tuple[str, ...]:

@@ -3,8 +3,9 @@
 The answer is {"answer": value or list, "scale": "" | percent | thousand | million | billion}; a number's value is what
 is written times its scale, so 1.4965 billion is 1,496.5 million, and a percentage may be answered as its fraction.
 Components `exact` and `f1` (distinct words in common, in their order; a number is right or wrong). The reward is
-`exact` where numbers were asked for and `f1` for texts, less what is repeated; another scale, a number that is not in
-the wanted text, or several answers to a question that has one are worth nothing.
+`exact`; a passage, which nobody quotes to the letter, earns its `f1`, less what is repeated, if at least half is in
+common. Another scale, a number that is not in the passage, or several answers to a question that has one are worth
+nothing.
 """
 
 from __future__ import annotations
@@ -26,6 +27,8 @@ ITEMS_LIMIT = 200
 WORDS_LIMIT = 2000
 PRINTED = Decimal("0.01")
 """Computed answers are given to two decimals; trailing zeros are not written."""
+PASSAGE_WORDS = 9
+"""Texts of at least so many words are passages; shorter ones are names, right or wrong."""
 _ARTICLES = {"a", "an", "the"}
 
 
@@ -63,7 +66,9 @@ def judge(question: Question, text: str | None) -> tuple[dict[str, float], float
     numeric = computed or all(item.reading or is_nil(item.text) for item in wanted)
     common = Overlap(exact, exact) if numeric or exact else overlap(wanted, answered, question.scale, scale)
     why = _refused(question, wanted, answered, scale, numeric)
-    reward = 0.0 if why else common.strict
+    passage = sum(len(item.words) for item in wanted) >= PASSAGE_WORDS and not numeric
+    earned = common.strict if passage and common.strict >= 0.5 else exact
+    reward = 0.0 if why else earned
     if reward < 1.0 and not why:
         why = "not the wanted number" if numeric else "not the wanted words"
     return {"exact": exact, "f1": common.f1}, reward, {

@@ -21,8 +21,9 @@ from verifiers.submitted import NotSubmitted, read_submitted
 from verifiers.verifier import Context, Score
 
 MODULES = ("verifiers.documents", *(f"verifiers.documents.{name}" for name in (
-    "answer", "assignment", "dates", "fields", "grounds", "hidden", "locale", "match", "numbers", "pages", "pdf",
-    "question", "sums", "texts", "verifier")), "verifiers.killable", "verifiers.submitted")
+    "answer", "assignment", "dates", "fields", "grounds", "hidden", "locale", "match", "numbers", "pages",
+    "question", "sums", "texts", "verifier")), "tasks.documents_pdf", "verifiers.killable",
+    "verifiers.submitted")
 
 
 class DocumentsVerifier:
