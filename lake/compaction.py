@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 
 from artifacts.folder import Folder
 from lake.clustering import clustered
-from lake.files import LiveFile, add_action, new_file, parquet_writer, size_of
+from lake.files import LiveFile, add_action, as_written, new_file, parquet_writer, size_of
 from lake.transactions import commit
 from schemas.errors import LakeError
 
@@ -82,7 +82,7 @@ def _merged(folder: Folder, files: Sequence[LiveFile]) -> AddAction:
     told = [file.rows for file in files]
     with ExitStack() as stack:
         readers = [pq.ParquetFile(stack.enter_context(folder.reader(file.path))) for file in files]
-        schema = pa.unify_schemas([reader.schema_arrow for reader in readers])
+        schema = as_written(pa.unify_schemas([reader.schema_arrow for reader in readers]))
         name, rows = new_file(schema), 0
         with parquet_writer(folder, name, schema) as writer:
             for table in clustered(readers, schema):

@@ -40,6 +40,18 @@ def schema_mark(schema: pa.Schema) -> str:
     return hashlib.sha256(columns.encode()).hexdigest()[:12]
 
 
+def as_written(schema: pa.Schema) -> pa.Schema:
+    """The schema of a file as we write it: Parquet gives other names to the inside of lists and maps, and a file that
+    got those would bear another mark."""
+    return pa.schema([pa.field(field.name, _as_written(field.type)) for field in schema])
+
+
+def _as_written(kind: pa.DataType) -> pa.DataType:
+    if pa.types.is_list(kind):
+        return pa.list_(kind.value_type)
+    return pa.map_(kind.key_type, kind.item_type) if pa.types.is_map(kind) else kind
+
+
 def write_file(folder: Folder, rows: pa.Table) -> tuple[str, int]:
     """Write `rows` as one Parquet file of the table, durably; its name and size."""
     name = new_file(rows.schema)
