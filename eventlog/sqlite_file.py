@@ -15,17 +15,19 @@ import random
 import re
 import time
 import uuid
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 
 import apsw
 
-from schemas.errors import HeadraceError, LogError, UnavailableError
+from schemas.envelope import Event
+from schemas.errors import HeadraceError, LogDamagedError, LogError, UnavailableError
 from schemas.files import sync_folder
 from schemas.topics import TOPICS, partitions_of
 
-FORMAT = 1
-"""Layout of the tables; a file of a higher format belongs to a newer release."""
+FORMAT = 2
+"""Layout of the tables; a file of a higher format belongs to a newer release. 2: `events.checksum`."""
 APPLICATION_ID = 0x48524C47
 BUSY_S = 30.0
 PAGE_BYTES = 8192
@@ -40,7 +42,7 @@ create table heads(topic integer not null, partition integer not null, next_offs
                    primary key (topic, partition)) without rowid;
 create table events(topic integer not null, partition integer not null, offset integer not null, id text not null,
                     source text not null, type text not null, subject text not null, sequence integer not null,
-                    time_us integer not null, data blob not null);
+                    time_us integer not null, data blob not null, checksum integer);
 create unique index events_by_offset on events(topic, partition, offset);
 create unique index events_by_id on events(topic, id);
 create table groups(name text primary key, generation integer not null) without rowid;
@@ -67,7 +69,7 @@ def prepare(path: Path, partitions: int) -> None:
                 if not path.exists():
                     _create(path, partitions)
         elif path.stat().st_size == 0:
-            raise LogError("log file is empty: it was truncated", where=str(path), hint=_restore_hint(path))
+            raise empty(path)
     except OSError as wrong:
         raise UnavailableError(f"log cannot be made ({wrong.strerror})", where=str(path),
                                hint="choose a writable --home on a local disk") from None
@@ -108,9 +110,27 @@ def check(connection: apsw.Connection, path: Path) -> None:
         application, form = (connection.pragma(name) for name in ("application_id", "user_version"))
         if application != APPLICATION_ID:
             raise LogError("file is not a log of this program", where=str(path), hint="choose another --home")
+        if form < 2:
+            _add_checksums(path)
         if form > FORMAT:
             raise LogError("log was written by a newer release", where=str(path), value=f"format {form}",
                            hint=f"this release reads format {FORMAT}: upgrade it, or choose another --home")
+
+
+def checksum(event: Event) -> int:
+    """CRC-32 of all that an event is: SQLite itself notices damage of its pages' structure, not of what is in them."""
+    names = f"{event.id}\0{event.source}\0{event.type}\0{event.subject}\0{event.sequence}\0{event.time_us}"
+    return zlib.crc32(event.data, zlib.crc32(names.encode()))
+
+
+def _add_checksums(path: Path) -> None:
+    """Format 1 to 2. Events that are there already have none, and readers of the older release do not read on."""
+    with locked(path, wait=True), contextlib.closing(connect(path)) as connection:
+        connection.execute("begin immediate")
+        if connection.pragma("user_version") == 1:
+            connection.execute("alter table events add column checksum integer")
+            connection.pragma("user_version", 2)
+        connection.execute("commit")
 
 
 def told_as(wrong: apsw.Error, path: Path) -> HeadraceError:
@@ -118,7 +138,7 @@ def told_as(wrong: apsw.Error, path: Path) -> HeadraceError:
     where = str(path)
     match wrong:
         case apsw.NotADBError() | apsw.CorruptError() | apsw.FormatError():
-            return LogError(f"log file is corrupt ({wrong})", where=where, hint=_restore_hint(path))
+            return LogDamagedError(f"log file is corrupt ({wrong})", where=where, hint=_restore_hint(path))
         case apsw.FullError():
             return LogError("disk is full", where=where, hint="free space; nothing that was acknowledged is lost")
         case apsw.ReadOnlyError():
@@ -187,6 +207,10 @@ def _create(path: Path, partitions: int) -> None:
         connection.close()
     beside.rename(path)
     sync_folder(path.parent)
+
+
+def empty(path: Path) -> LogDamagedError:
+    return LogDamagedError("log file is empty: it was truncated", where=str(path), hint=_restore_hint(path))
 
 
 def _restore_hint(path: Path) -> str:

@@ -81,7 +81,7 @@ class Membership:
         if session is None:  # Removed by others after a pause longer than the lease.
             self._join()
             return View(frozenset())
-        live = _members(self._reader, self.group, keep=self.member)
+        live = live_members(self._reader, self.group, keep=self.member)
         wanted = range_assignment(self.member, live, self._partitions)
         expired = len(live) < self._ask("select count(*) from members where grp = ?", self.group)
         if generation == self._generation and wanted == held and not expired:
@@ -133,7 +133,7 @@ class Membership:
         if session != self._session:
             self._generation = -1  # Fenced or removed meanwhile: the next look says which.
             return {}
-        live = _members(connection, self.group, keep=self.member)
+        live = live_members(connection, self.group, keep=self.member)
         before = connection.total_changes()
         for (name,) in connection.execute("select member from members where grp = ?", (self.group,)).fetchall():
             if name not in live:
@@ -162,7 +162,7 @@ class Membership:
             _bump(connection, self.group)
 
 
-def _members(connection: apsw.Connection, group: str, keep: str) -> dict[str, list[str]]:
+def live_members(connection: apsw.Connection, group: str, keep: str = "") -> dict[str, list[str]]:
     """Live members and what they read. A clock that stepped back makes a lease look old too; it heals on renewal."""
     now = now_us()
     rows = connection.execute("select member, topics, renewed_us, lease_us from members where grp = ?", (group,))

@@ -16,8 +16,9 @@ import apsw
 from eventlog.log import Start, TopicPartition
 from eventlog.sqlite_file import connect, told
 from eventlog.sqlite_groups import Membership
+from eventlog.sqlite_rows import COLUMNS, record_of, unreadable
 from eventlog.sqlite_writer import Topic
-from schemas.envelope import Event, Position, Record
+from schemas.envelope import Position, Record
 from schemas.errors import LogError
 
 Callback = Callable[[frozenset[TopicPartition]], None]
@@ -27,7 +28,7 @@ POLL_BYTES = 32 << 20
 _WATCH_S = 0.002
 _WATCH_IDLE_S = 0.005
 _IDLE_AFTER_S = 2.0
-_SELECT = ("select offset, id, source, type, subject, sequence, time_us, data from events"
+_SELECT = (f"select offset, {COLUMNS} from events"
            " where topic = ? and partition = ? and offset >= ? order by offset limit ?")
 
 
@@ -142,16 +143,30 @@ class SqliteSubscription:
         name, number = partition
         start = self._positions[partition]
         cursor = self._connection.execute(_SELECT, (self._topics[name].number, number, start, limit))
-        records, size = [], 0
-        for offset, *event in cursor:
-            records.append(Record(Position(name, number, offset), Event(*event)))
-            size += len(event[-1])
-            if size >= size_limit:
-                cursor.close(True)
-                break
+        records: list[Record] = []
+        size, readable = 0, True
+        try:
+            for offset, *row in cursor:
+                records.append(record_of(Position(name, number, offset), tuple(row)))
+                size += len(row[-1]) if type(row[-1]) is bytes else 0
+                if size >= size_limit:
+                    cursor.close(True)
+                    break
+        except UnicodeDecodeError:
+            cursor.close(True)
+            readable = False
+            if not records:  # Else it is the first of the next read.
+                records = [self._unreadable(partition, start)]
         if records:
             self._positions[partition] = records[-1].position.offset + 1
-        return records, len(records) < limit and size < size_limit, size
+        return records, readable and len(records) < limit and size < size_limit, size
+
+    def _unreadable(self, partition: TopicPartition, start: int) -> Record:
+        name, part = partition
+        topic = self._topics[name].number
+        offset = self._connection.execute("select min(offset) from events where topic = ? and partition = ?"
+                                          " and offset >= ?", (topic, part, start)).get
+        return unreadable(self._connection, Position(name, part, offset), topic)
 
     def _check_position(self, partition: TopicPartition) -> None:
         end = self._heads([partition])[partition]

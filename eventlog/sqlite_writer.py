@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 import apsw
 
-from eventlog.sqlite_file import connect, told_as
+from eventlog.sqlite_file import checksum, connect, told_as
 from schemas.envelope import Event, Position
 from schemas.errors import HeadraceError, LogError
 from schemas.topics import TRAJECTORIES, partition_for
@@ -27,7 +27,7 @@ Job = Callable[[apsw.Connection], Any]
 QUEUE_BYTES, QUEUE_EVENTS = 64 << 20, 50_000
 GROUP_BYTES, GROUP_EVENTS = 32 << 20, 5_000
 _BLOCKED_S = 60.0
-_INSERT = "insert into events values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+_INSERT = "insert into events values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 
 
 class Topic(NamedTuple):
@@ -220,7 +220,7 @@ class Writer:
                 heads[key] = before[key] = self._head(key)
             offset = heads[key]
             heads[key] = offset + 1
-            rows.append((*key, offset, *event))
+            rows.append((*key, offset, *event, checksum(event)))
         return rows
 
     def _head(self, key: tuple[int, int]) -> int:

@@ -30,6 +30,7 @@ COMMANDS = {
     "scores": "list scores",
     "batches": "list, show and rebuild sealed batches",
     "replay": "score stored submissions again",
+    "log": "make, describe, verify and follow the log",
     "sql": "query the lake",
     "status": "what is in this home and how far each reader is",
     "doctor": "what this machine can run, and how to get what is missing",

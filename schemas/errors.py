@@ -9,6 +9,7 @@
     │   └── UnavailableError   a component that is missing or cannot be reached (broker, bubblewrap, extra)
     ├── SchemaError        bytes or fields that violate an event schema
     ├── LogError           the event log
+    │   ├── LogDamagedError    the log's own bytes are not what was written
     │   └── LogRecreatedError  the log behind the address is not the one we knew
     ├── ArtifactError      the artifact store (missing, corrupt, full)
     ├── LakeError          Delta tables
@@ -82,6 +83,10 @@ class SchemaError(HeadraceError):
 class LogError(HeadraceError):
     code = "log"
     exit_code = 2
+
+
+class LogDamagedError(LogError):
+    code = "log-damaged"
 
 
 class LogRecreatedError(LogError):
