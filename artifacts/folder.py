@@ -50,8 +50,8 @@ class Folder(Protocol):
 
     def read(self, name: str) -> bytes: ...
 
-    def reader(self, name: str) -> AbstractContextManager[BinaryIO]:
-        """The file for reading here and there, without holding it whole."""
+    def reader(self, name: str, size: int | None = None) -> BinaryIO:
+        """The file for reading here and there, without holding it whole. A known size saves a request."""
         ...
 
     def write(self, name: str, data: bytes) -> None:

@@ -35,10 +35,8 @@ class LocalFolder:
     def read(self, name: str) -> bytes:
         return (self.path / name).read_bytes()
 
-    @contextmanager
-    def reader(self, name: str) -> Iterator[BinaryIO]:
-        with (self.path / name).open("rb") as file:
-            yield file
+    def reader(self, name: str, size: int | None = None) -> BinaryIO:
+        return (self.path / name).open("rb")
 
     def write(self, name: str, data: bytes) -> None:
         with self._beside(name, data) as (beside, path):

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, cast
 from urllib.parse import urlsplit
 
 from artifacts.folder import S3_SCHEME, Stored
+from artifacts.s3_streams import Reader, Writer
 from schemas.errors import ConfigError, UnavailableError
 
 if TYPE_CHECKING:
@@ -101,16 +102,17 @@ class S3Folder:
         with self._told(name):
             return bytes(self._store.get(self._key(name)).bytes())
 
-    @contextmanager
-    def reader(self, name: str) -> Iterator[BinaryIO]:
-        import obstore
+    def reader(self, name: str, size: int | None = None) -> BinaryIO:
+        key = self._key(name)
+        if size is None:
+            with self._told(name):
+                size = int(self._store.head(key)["size"])
 
-        with self._told(name):
-            file = obstore.open_reader(self._store, self._key(name), buffer_size=1 << 20)
-            try:
-                yield cast(BinaryIO, file)
-            finally:
-                file.close()
+        def fetch(start: int, end: int) -> bytes:
+            with self._told(name):
+                return bytes(self._store.get_range(key, start=start, end=end))
+
+        return cast(BinaryIO, Reader(size, fetch))
 
     def write(self, name: str, data: bytes) -> None:
         with self._told(name):
@@ -123,7 +125,7 @@ class S3Folder:
         with self._told(name):
             file = obstore.open_writer(self._store, self._key(name), buffer_size=_PART_BYTES)
             with file:  # Aborts the upload after an exception.
-                yield cast(BinaryIO, file)
+                yield cast(BinaryIO, Writer(file))
 
     def create(self, name: str, data: bytes) -> bool:
         from obstore.exceptions import AlreadyExistsError

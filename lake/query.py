@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from artifacts.folder import Folder
+from lake.place import attach, sql_path
 from schemas.errors import LakeError, QueryError
 
 if TYPE_CHECKING:
@@ -23,6 +24,7 @@ Parameters = Mapping[str, Any] | Sequence[Any] | None
 _EXPLAIN = re.compile(r"\s*explain\s+(analyze\s+)?(\([^)]*\)\s*)?", re.IGNORECASE)
 _READS = re.compile(r"\s*(select|from|with|pivot|unpivot|values)\b", re.IGNORECASE)
 _SHOW_TABLES = re.compile(r"show\s+(all\s+)?tables\s*;?\s*\Z", re.IGNORECASE)
+_RAISED = re.compile(r"\w+Error: ")
 _COMMENTS = re.compile(r"\A(\s+|--[^\n]*(\n|\Z)|/\*.*?\*/)*", re.DOTALL)
 _BAD_QUERY = ("ParserException", "SyntaxException", "BinderException", "CatalogException", "ConversionException",
               "InvalidInputException", "InvalidTypeException", "OutOfRangeException", "TypeMismatchException",
@@ -49,9 +51,9 @@ class Engine:
         try:
             for view in views:
                 cursor.execute(view)
-        except duckdb.IOException as gone:
-            raise VanishedError(str(gone)) from None
         except duckdb.Error as wrong:
+            if _vanished(wrong):
+                raise VanishedError(_message(wrong)) from None
             raise LakeError(f"a view cannot be made: {_message(wrong)}", where=self._root.url) from None
         return cursor
 
@@ -64,7 +66,8 @@ class Engine:
                     "memory_limit": f"{self._memory_mb}MB", "temp_directory": str(self._spill),
                     "autoinstall_known_extensions": "false", "autoload_known_extensions": "false",
                     "python_enable_replacements": "false"})
-                folder = self._root.url.replace("'", "''")
+                attach(self._database, self._root)
+                folder = sql_path(self._root.url).replace("'", "''")
                 for statement in ("SET GLOBAL TimeZone='UTC'", f"SET GLOBAL allowed_directories=['{folder}/']",
                                   "SET GLOBAL enable_external_access=false", "SET GLOBAL lock_configuration=true"):
                     self._database.execute(statement)
@@ -111,7 +114,7 @@ def run(cursor: duckdb.DuckDBPyConnection, query: str, parameters: Parameters) -
 def user_error(wrong: Exception, query: str, names: Sequence[str]) -> QueryError | LakeError | VanishedError:
     """What a DuckDB error means to who wrote the query."""
     kind, message = type(wrong).__name__, _message(wrong)
-    if kind == "IOException":
+    if _vanished(wrong):
         return VanishedError(message)
     if kind == "OutOfMemoryException":
         return QueryError("the query needs more memory than it may use", value=query,
@@ -121,8 +124,15 @@ def user_error(wrong: Exception, query: str, names: Sequence[str]) -> QueryError
     return LakeError(f"query failed: {message}", value=" ".join(query.split()))
 
 
+def _vanished(wrong: Exception) -> bool:
+    return type(wrong).__name__ == "IOException" or _message(wrong).startswith("FileNotFoundError")
+
+
 def _message(wrong: Exception) -> str:
-    return str(wrong).split("\n")[0].strip()
+    """In one line. What our own file system raised comes with a traceback."""
+    lines = str(wrong).split("\n")
+    raised = [line for line in lines if _RAISED.match(line)] if lines[0].startswith("Traceback") else []
+    return (raised or lines)[-1 if raised else 0].strip()
 
 
 def _hint(text: str, query: str, names: Sequence[str]) -> str:

@@ -1,17 +1,19 @@
 """What a reader sees: the positions of `events`, then, read after them, the live files of each table.
 
 In that order a table's files hold at least all rows below the positions; rows beyond are filtered by the views. So one
-snapshot holds for all tables of a query, while a sink commits and compacts.
+snapshot holds for all tables of a query, while a sink commits and compacts. A table whose own positions do not exceed
+the snapshot has no rows beyond it, and is read without a filter.
 """
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from artifacts.folder import Folder
 from eventlog.log import TopicPartition
+from lake.place import sql_path
 from lake.tables import identity_of, open_table, table_exists
 from lake.transactions import LOG, Transactions, positions_of, read_transactions
 from schemas.errors import LakeError, QueryError
@@ -22,6 +24,17 @@ if TYPE_CHECKING:
 Positions = Mapping[TopicPartition, int]
 
 
+class Held(NamedTuple):
+    """The live files of a table, and how far its rows reach: none lies at or beyond `ends`."""
+
+    paths: list[str]
+    ends: Positions
+
+    def within(self, snapshot: Positions) -> bool:
+        """Every row is below the snapshot, so there is nothing to filter. Of a table without ends nothing is known."""
+        return bool(self.ends) and all(end <= snapshot.get(part, 0) for part, end in self.ends.items())
+
+
 class TableReader:
     """One table for reading: the handle is opened once and then only told of new commits."""
 
@@ -29,7 +42,7 @@ class TableReader:
         self._root, self._name = root, name
         self._handle: DeltaTable | None = None
         self._known: Transactions | None = None
-        self._files: tuple[int, list[str]] = (-1, [])
+        self._held: tuple[int, Held] = (-1, Held([], {}))
 
     def refresh(self) -> DeltaTable | None:
         """The table as it is now; None while there is none."""
@@ -46,26 +59,27 @@ class TableReader:
 
     def forget(self) -> None:
         self._handle = self._known = None
-        self._files = (-1, [])
+        self._held = (-1, Held([], {}))
 
     def positions(self) -> dict[TopicPartition, int]:
         handle = self.refresh()
-        if handle is None:
-            return {}
+        return self._positions(handle) if handle is not None else {}
+
+    def _positions(self, handle: DeltaTable) -> dict[TopicPartition, int]:
         log = self._root.at(self._name).at(LOG)
         self._known = read_transactions(log, handle.version(), self._known)
         return positions_of(self._known, identity_of(handle))
 
-    def files(self) -> list[str]:
+    def held(self) -> Held:
         handle = self.refresh()
         if handle is None:
-            return []
-        if self._files[0] != handle.version():
+            return Held([], {})
+        if self._held[0] != handle.version():
             folder = self._root.at(self._name).url
             # The library's URIs are percent-encoded; names of our files need none.
-            paths = [f"{folder}/{uri.rpartition('/')[2]}" for uri in handle.file_uris()]
-            self._files = (handle.version(), paths)
-        return self._files[1]
+            paths = [sql_path(f"{folder}/{uri.rpartition('/')[2]}") for uri in handle.file_uris()]
+            self._held = (handle.version(), Held(paths, self._positions(handle)))
+        return self._held[1]
 
 
 class SnapshotReader:
@@ -86,9 +100,9 @@ class SnapshotReader:
         with self._lock:
             return self._table(table).positions()
 
-    def files(self, tables: Iterable[str]) -> dict[str, list[str]]:
+    def held(self, tables: Iterable[str]) -> dict[str, Held]:
         with self._lock:
-            return {name: self._table(name).files() for name in tables}
+            return {name: self._table(name).held() for name in tables}
 
     def forget(self) -> None:
         with self._lock:
