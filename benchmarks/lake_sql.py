@@ -52,21 +52,23 @@ def main() -> int:
     place = nullcontext(str(chosen.keep)) if chosen.keep else tempfile.TemporaryDirectory(prefix="headrace-benchmark-")
     with place as home:
         lake = open_lake(Settings(home=home), open_store(Settings(home=home)))
-        names = build(lake, chosen.seed, rows)
-        json_lines = Path(home) / "turns.jsonl"
+        turns, json_lines = Path(home) / "lake" / "turns", Path(home) / "turns.jsonl"
+        if not turns.exists():
+            build(lake, chosen.seed, rows)
         if not json_lines.exists():
-            _write_json_lines(lake, json_lines)
-        held = measure(lake, json_lines, names, rows, chosen.seed, quick=chosen.quick)
+            _write_json_lines(turns, json_lines)
+        size = f"{rows} turns, {_files(turns)}; JSON lines of {json_lines.stat().st_size >> 20} MiB"
+        held = measure(lake, json_lines, size, chosen.seed, quick=chosen.quick)
     return 0 if all(held) else 1
 
 
-def measure(lake: Lake, json_lines: Path, names: list[str], rows: int, seed: int, quick: bool) -> list[bool]:
+def measure(lake: Lake, json_lines: Path, size: str, seed: int, quick: bool) -> list[bool]:
     import duckdb
 
     rng = random.Random(seed)
+    names = sorted(lake.sql("select distinct episode_id from turns").column(0).to_pylist())
     raw = duckdb.connect()
     source = f"read_json('{json_lines}', format='newline_delimited')"
-    size = f"{rows} turns, {_files(lake)}; JSON lines of {json_lines.stat().st_size >> 20} MiB"
 
     def episode_in_lake() -> float:
         name = rng.choice(names)
@@ -103,33 +105,27 @@ def _expect(least: int, found: pa.Table | list[Any]) -> None:
     assert len(found) >= least, found
 
 
-def _files(lake: Lake) -> str:
-    sizes = _live(lake).column("size_bytes").to_pylist()
+def _files(place: Path) -> str:
+    sizes = _live(place).column("size_bytes").to_pylist()
     return f"{len(sizes)} files of {sum(sizes) >> 20} MiB in all"
 
 
-def _live(lake: Lake) -> pa.Table:
+def _live(place: Path) -> pa.Table:
     from deltalake import DeltaTable
 
-    return pa.table(DeltaTable(lake.root / "turns").get_add_actions())
+    return pa.table(DeltaTable(place).get_add_actions())
 
 
-def build(lake: Lake, seed: int, rows: int) -> list[str]:
-    """Write the turns unless they are there; ids of their episodes."""
-    if "turns" not in {path.name for path in lake.root.glob("*")}:
-        lake.bind("benchmark")
-        at: dict[tuple[str, int], int] = {}
-        for table in _flushes(np.random.default_rng(seed), rows):
-            partitions = table.column("partition").to_numpy()
-            counts = np.bincount(partitions, minlength=PARTITIONS)
-            start = {(TRAJECTORIES, part): at.get((TRAJECTORIES, part), 0) for part in range(PARTITIONS)}
-            end = {part: offset + int(counts[part[1]]) for part, offset in start.items()}
-            lake.commit({"turns": table}, start, end)
-            lake.maintain()
-            at = end
-        lake.compact()
-    found = lake.sql("select distinct episode_id from turns where turn = 7")
-    return sorted(found.column(0).to_pylist())
+def build(lake: Lake, seed: int, rows: int) -> None:
+    lake.bind("benchmark")
+    at = {(TRAJECTORIES, part): 0 for part in range(PARTITIONS)}
+    for table in _flushes(np.random.default_rng(seed), rows):
+        counts = np.bincount(table.column("partition").to_numpy(), minlength=PARTITIONS)
+        end = {part: offset + int(counts[part[1]]) for part, offset in at.items()}
+        lake.commit({"turns": table}, at, end)
+        lake.maintain()
+        at = end
+    lake.compact()
 
 
 def _flushes(rng: np.random.Generator, rows: int) -> Iterator[pa.Table]:
@@ -177,11 +173,11 @@ def _reals(rng: np.random.Generator, count: int) -> pa.Array:
     return pa.ListArray.from_arrays(np.arange(count + 1, dtype=np.int32) * TOKENS, values)
 
 
-def _write_json_lines(lake: Lake, path: Path) -> None:
+def _write_json_lines(place: Path, path: Path) -> None:
     import duckdb
 
     with duckdb.connect() as raw:
-        live = [f"{lake.root}/turns/{name}" for name in _live(lake).column("path").to_pylist()]
+        live = [f"{place}/{name}" for name in _live(place).column("path").to_pylist()]
         raw.execute(f"copy (select * from read_parquet({live})) to '{path}' (format json)")
 
 

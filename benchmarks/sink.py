@@ -120,7 +120,8 @@ def through_sink(log_setting: str, home: str, count: int) -> dict[str, Any]:
     log, lake = open_log(settings), open_lake(settings, artifacts)
     told = _clocks(lambda: Sink(log, lake, artifacts, settings).run(threading.Event(), until_idle=True))
     log.close()
-    tables = {name: _size(lake.root / name) for name in TABLES if (lake.root / name).exists()}
+    folders = {name: Path(home) / "lake" / name for name in TABLES}
+    tables = {name: _size(folder) for name, folder in folders.items() if folder.exists()}
     return told | {"rows": tables["events"][0], "tables": tables}
 
 
@@ -265,7 +266,7 @@ class Commits:
 
         settings = Settings(home=str(home))
         store = open_store(settings)
-        self._lake = open_lake(settings, store)
+        self._lake, self._folder = open_lake(settings, store), home / "lake"
         self._lake.bind("benchmark")
         folding, buffer = Folding(store), RowBuffer()
         events = Story(seed, context=130, generated=90, text=300).turns(2 * self.ROWS, self.ROWS)
@@ -300,7 +301,7 @@ class Commits:
         from deltalake import DeltaTable
 
         for name in ("turns", "events"):
-            sizes = pa.table(DeltaTable(self._lake.root / name).get_add_actions())["size_bytes"].to_pylist()
+            sizes = pa.table(DeltaTable(self._folder / name).get_add_actions())["size_bytes"].to_pylist()
             self.small_files = max(self.small_files, sum(size < SMALL_BYTES for size in sizes))
             self.files = len(sizes)
 

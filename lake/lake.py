@@ -196,8 +196,8 @@ class Lake:
             wanted = parse_snapshot(as_of)
             require_reached(wanted, positions)
             positions = wanted
-        files = reader.files(name.removeprefix("raw_") for name in names if name.startswith("raw_"))
-        cursor = self._engine.open(statements(names, files, positions))
+        held = reader.held(name.removeprefix("raw_") for name in names if name.startswith("raw_"))
+        cursor = self._engine.open(statements(names, held, positions))
         try:
             with interruptible(cursor):
                 return finish(run(cursor, query, parameters))

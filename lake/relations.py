@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from eventlog.log import TopicPartition
 from lake.files import schema_mark
+from lake.snapshot import Held
 from lake.views import VIEWS
 from schemas.tables import TABLES
 
@@ -17,25 +18,26 @@ _SQL_TYPES: dict[pa.DataType, str] = {
     pa.bool_(): "boolean", pa.binary(): "blob", pa.timestamp("us", tz="UTC"): "timestamptz"}
 
 
-def statements(names: Iterable[str], files: Mapping[str, list[str]],
+def statements(names: Iterable[str], held: Mapping[str, Held],
                positions: Mapping[TopicPartition, int]) -> list[str]:
     """CREATE statements for views and what they stand on, raw tables first."""
     names = list(names)
     bases = [name.removeprefix("raw_") for name in names if name.startswith("raw_")]
-    made = [f"create temp view raw_{base} as {_raw(base, files[base], positions)}" for base in bases]
+    made = [f"create temp view raw_{base} as {_raw(base, held[base], positions)}" for base in bases]
     return made + [f"create temp view {name} as {VIEWS[name].sql}" for name in names if name in VIEWS]
 
 
-def _raw(table: str, files: list[str], positions: Mapping[TopicPartition, int]) -> str:
+def _raw(table: str, held: Held, positions: Mapping[TopicPartition, int]) -> str:
     """Rows below the snapshot. Columns that no file of an older release has are null; without files there are no
     rows, but names and types."""
+    files = held.paths
     groups = _alike(files) if positions else {}
     if set(groups) == {schema_mark(TABLES[table])}:
         source = f"read_parquet([{', '.join(map(_text, files))}])"
     else:
         reads = [f"select * from read_parquet([{', '.join(map(_text, alike))}])" for alike in groups.values()]
         source = f"({' union all by name '.join([empty_columns(table), *reads])})"
-    return f"select * from {source} where {_below(positions)}"
+    return f"select * from {source}" + ("" if held.within(positions) else f" where {_below(positions)}")
 
 
 def _alike(files: list[str]) -> dict[str, list[str]]:
