@@ -16,12 +16,13 @@ from schemas.enums import ToolStatus
 from schemas.errors import VerifierError
 from tasks.task import Submission, Task
 from verifiers.digest import code_digest
+from verifiers.scene import formats
 from verifiers.scene.measures import measure
-from verifiers.scene.mesh import MeshError, parse_mesh
+from verifiers.scene.mesh import MeshError
 from verifiers.submitted import NotSubmitted, read_submitted
 from verifiers.verifier import Context, Score
 
-MODULES = ("verifiers.tools", "verifiers.scene.mesh", "verifiers.scene.measures", "verifiers.submitted")
+MODULES = ("verifiers.tools", *formats.MODULES, "verifiers.scene.measures", "verifiers.submitted")
 TEXT_LIMIT = 4096
 MESH_LIMIT = 64 << 10
 UNFINISHED, ERROR_FACTOR = 0.5, 0.9
@@ -81,7 +82,7 @@ def _text(data: bytes, hidden: TextHidden) -> tuple[float, dict[str, Any]]:
 
 def _box(data: bytes, hidden: BoxHidden) -> tuple[float, dict[str, Any]]:
     try:
-        measures = measure(parse_mesh(data, hidden.out))
+        measures = measure(formats.parse_mesh(data, hidden.out))
     except MeshError as wrong:
         return 0.0, {"problem": str(wrong)}
     solid = measures.closed and measures.consistent

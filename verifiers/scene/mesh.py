@@ -1,21 +1,24 @@
-"""Triangle meshes as plain data, parsed strictly from untrusted bytes: OBJ, OFF, STL (ASCII and binary).
+"""Triangle meshes as arrays, built from numbers that an untrusted file gave.
 
-A file that is not what it says, has an index out of range or a number that is not finite, or exceeds the caps is
-refused with a reason (MeshError). Corners at one position are one vertex, since STL and exporters repeat them: within
-1e-8 of the mesh's size. Triangles that have no three different corners are dropped. Nothing else is repaired.
+A mesh is refused with a reason (MeshError) for a number that is not finite or too large, a corner that is not there,
+and more triangles than the cap, which is checked before memory is spent. Corners at one position are one vertex, since
+STL and exporters repeat them: within 1e-8 of the mesh's size. Triangles that have no three different corners are
+dropped and counted. Nothing else is repaired.
 """
 
 from __future__ import annotations
 
 import itertools
-import math
-import struct
-from collections.abc import Callable, Iterable
+from array import array
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
+import numpy as np
+import numpy.typing as npt
+
 Point = tuple[float, float, float]
-Triangle = tuple[int, int, int]
-MAX_BYTES = 8 << 20
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
 MAX_TRIANGLES = 50_000
 MAX_COORDINATE = 1e9
 MERGE = 1e-8
@@ -26,159 +29,122 @@ class MeshError(ValueError):
 
 
 class Mesh(NamedTuple):
-    points: list[Point]
-    triangles: list[Triangle]
+    points: Floats
+    """One row a vertex."""
+    triangles: Ints
+    """Three vertices a row, counterclockwise seen from outside."""
+    repeated: int = 0
+    """Vertices of the file that stand where another one stands."""
+    dropped: int = 0
+    """Triangles of the file without three different corners."""
+
+    def corners(self) -> tuple[Floats, Floats, Floats]:
+        """First, second and third corner of every triangle."""
+        first, second, third = self.triangles.T
+        return self.points[first], self.points[second], self.points[third]
 
 
-class _Builder:
+class Builder:
+    """Collects what a parser reads, and stops it as soon as the cap is passed."""
+
     def __init__(self, max_triangles: int) -> None:
         self.max_triangles = max_triangles
-        self.points: list[Point] = []
-        self.triangles: list[Triangle] = []
+        self._numbers = array("d")
+        self._corners = array("q")
+
+    @property
+    def points(self) -> int:
+        return len(self._numbers) // 3
+
+    @property
+    def triangles(self) -> int:
+        return len(self._corners) // 3
+
+    def expect(self, points: int, triangles: int) -> None:
+        """Refuse what a header claims before anything is read."""
+        if points < 0 or triangles < 0:
+            raise MeshError("the header has a negative count")
+        if triangles > self.max_triangles:
+            raise MeshError(f"more than {self.max_triangles} triangles (the file says {triangles})")
+        if points > 3 * self.max_triangles:
+            raise MeshError(f"more vertices than {self.max_triangles} triangles need (the file says {points})")
 
     def point(self, numbers: Iterable[float | str | bytes]) -> int:
         try:
-            x, y, z = (float(number) + 0.0 for number in numbers)
+            x, y, z = (float(number) for number in numbers)
         except ValueError:
             raise MeshError("a vertex is not three numbers") from None
-        if not all(math.isfinite(value) and abs(value) <= MAX_COORDINATE for value in (x, y, z)):
-            raise MeshError("a coordinate is not finite or too large")
-        self.points.append((x, y, z))
-        if len(self.points) > 3 * self.max_triangles:
+        self._numbers.extend((x, y, z))
+        if self.points > 3 * self.max_triangles:
             raise MeshError(f"more vertices than {self.max_triangles} triangles need")
-        return len(self.points) - 1
+        return self.points - 1
 
-    def face(self, corners: list[int]) -> None:
+    def face(self, corners: Sequence[int]) -> None:
         """A polygon as a fan of triangles."""
         if len(corners) < 3:
             raise MeshError("a face has fewer than three corners")
+        count = self.points
+        for corner in corners:
+            if not 0 <= corner < count:
+                raise MeshError(f"a face names vertex {corner} of {count}")
         for second, third in itertools.pairwise(corners[1:]):
-            self.triangles.append((corners[0], second, third))
-        if len(self.triangles) > self.max_triangles:
+            self._corners.extend((corners[0], second, third))
+        if self.triangles > self.max_triangles:
             raise MeshError(f"more than {self.max_triangles} triangles")
 
+    def take(self, points: Floats, triangles: Ints) -> None:
+        """Rows that were read in one piece."""
+        self.expect(len(points), len(triangles))
+        self._numbers.frombytes(np.ascontiguousarray(points, dtype=np.float64).tobytes())
+        self._corners.frombytes(np.ascontiguousarray(triangles, dtype=np.int64).tobytes())
+
+    def arrays(self) -> tuple[Floats, Ints]:
+        return (np.array(self._numbers, dtype=np.float64).reshape(-1, 3),
+                np.array(self._corners, dtype=np.int64).reshape(-1, 3))
+
     def mesh(self) -> Mesh:
-        if not self.triangles:
-            raise MeshError("no faces")
-        points, index = _merged(self.points)
-        triangles = [(index[a], index[b], index[c]) for a, b, c in self.triangles]
-        solid = [triangle for triangle in triangles if len(set(triangle)) == 3]
-        if not solid:
-            raise MeshError("no face with three different corners")
-        return Mesh(points, solid)
+        return build(*self.arrays(), self.max_triangles)
 
 
-def _merged(points: list[Point]) -> tuple[list[Point], list[int]]:
-    """Different points, and for each given point which of them it is."""
-    grid = MERGE * max(max(axis) - min(axis) for axis in zip(*points, strict=True)) or 1.0
-    kept: list[Point] = []
-    cells: dict[tuple[int, int, int], int] = {}
-    index = []
-    for x, y, z in points:
-        cell = (round(x / grid), round(y / grid), round(z / grid))
-        at = cells.setdefault(cell, len(kept))
-        if at == len(kept):
-            kept.append((x, y, z))
-        index.append(at)
-    return kept, index
+def build(points: Floats, triangles: Ints, max_triangles: int) -> Mesh:
+    """A mesh of rows of coordinates and rows of three indices. Raises MeshError."""
+    if len(triangles) > max_triangles:
+        raise MeshError(f"more than {max_triangles} triangles ({len(triangles)})")
+    if not len(triangles):
+        raise MeshError("no faces")
+    bad = ~(np.abs(points) <= MAX_COORDINATE).all(axis=1)
+    if bad.any():
+        at = int(np.argmax(bad))
+        raise MeshError(f"a coordinate is not finite or too large (vertex {at}: {_shown(points[at])})")
+    low, high = int(triangles.min()), int(triangles.max())
+    if low < 0 or high >= len(points):
+        raise MeshError(f"a face names vertex {low if low < 0 else high} of {len(points)}")
+    kept, index = _merged(points + 0.0)
+    merged = index[triangles]
+    first, second, third = merged.T
+    whole = (first != second) & (second != third) & (third != first)
+    if not whole.any():
+        raise MeshError("no face with three different corners")
+    return Mesh(kept, merged[whole], len(points) - len(kept), int(len(whole) - whole.sum()))
 
 
-def parse_mesh(data: bytes, name: str, max_triangles: int = MAX_TRIANGLES) -> Mesh:
-    """The mesh in a file called `name`; its ending says the format."""
-    if len(data) > MAX_BYTES:
-        raise MeshError(f"larger than {MAX_BYTES} bytes")
-    ending = name.rpartition(".")[2].lower()
-    parser = _PARSERS.get(ending)
-    if parser is None:
-        raise MeshError(f"unknown mesh format `.{ending}`")
-    builder = _Builder(max_triangles)
-    parser(data, builder)
-    return builder.mesh()
+def _shown(row: Floats) -> str:
+    return " ".join(f"{value:g}" for value in row)
 
 
-def _lines(data: bytes) -> list[list[str]]:
-    try:
-        text = data.decode("ascii")
-    except UnicodeDecodeError:
-        raise MeshError("not an ASCII file") from None
-    lines = (line.partition("#")[0].split() for line in text.splitlines())
-    return [line for line in lines if line]
-
-
-def _parse_obj(data: bytes, builder: _Builder) -> None:
-    """`v` and `f`; other statements (normals, groups, materials) have no geometry of their own."""
-    vertices: list[int] = []
-    for word, *rest in _lines(data):
-        if word == "v":
-            if len(rest) not in (3, 4, 6):
-                raise MeshError("a vertex is not three numbers")
-            vertices.append(builder.point(rest[:3]))
-        elif word == "f":
-            builder.face([_corner(part, vertices) for part in rest])
-
-
-def _corner(part: str, vertices: list[int]) -> int:
-    """`7`, `7/1`, `7//2`, `7/1/2`; negative counts from the end."""
-    try:
-        index = int(part.partition("/")[0])
-    except ValueError:
-        raise MeshError("a face has a corner that is no index") from None
-    index = index - 1 if index > 0 else len(vertices) + index if index < 0 else -1
-    return _vertex(index, vertices)
-
-
-def _vertex(index: int, vertices: list[int]) -> int:
-    if not 0 <= index < len(vertices):
-        raise MeshError("a face names a vertex that is not there")
-    return vertices[index]
-
-
-def _parse_off(data: bytes, builder: _Builder) -> None:
-    lines = _lines(data)
-    if not lines or lines[0][0] != "OFF":
-        raise MeshError("an OFF file starts with `OFF`")
-    rows = lines[1:] if len(lines[0]) == 1 else [lines[0][1:], *lines[1:]]
-    try:
-        vertex_count, face_count = int(rows[0][0]), int(rows[0][1])
-        if vertex_count < 0 or face_count < 0 or len(rows) - 1 < vertex_count + face_count:
-            raise MeshError("fewer lines than the header says")
-        vertices = [builder.point(row[:3]) for row in rows[1:1 + vertex_count]]
-        for row in rows[1 + vertex_count:1 + vertex_count + face_count]:
-            corners = [int(part) for part in row[1:1 + int(row[0])]]
-            if len(corners) != int(row[0]):
-                raise MeshError("a face has fewer corners than it says")
-            builder.face([_vertex(corner, vertices) for corner in corners])
-    except (IndexError, ValueError) as wrong:
-        raise wrong if isinstance(wrong, MeshError) else MeshError("a line of the OFF file is not numbers") from None
-
-
-def _parse_stl(data: bytes, builder: _Builder) -> None:
-    """Binary if its length is what its triangle count asks for: some binary files start with `solid`, too."""
-    if len(data) >= 84 and len(data) == 84 + 50 * struct.unpack_from("<I", data, 80)[0]:
-        _parse_binary_stl(data, builder)
-    elif data.lstrip()[:5] == b"solid":
-        _parse_ascii_stl(data, builder)
-    else:
-        raise MeshError("neither an ASCII nor a binary STL file")
-
-
-def _parse_binary_stl(data: bytes, builder: _Builder) -> None:
-    if (len(data) - 84) // 50 > builder.max_triangles:
-        raise MeshError(f"more than {builder.max_triangles} triangles")
-    for numbers in struct.iter_unpack("<12fH", data[84:]):
-        builder.face([builder.point(numbers[start:start + 3]) for start in (3, 6, 9)])
-
-
-def _parse_ascii_stl(data: bytes, builder: _Builder) -> None:
-    corners: list[int] = []
-    for word, *rest in _lines(data)[1:]:
-        if word == "vertex":
-            corners.append(builder.point(rest))
-        elif word == "endloop":
-            if len(corners) != 3:
-                raise MeshError("a facet has not three corners")
-            builder.face(corners)
-            corners = []
-
-
-_PARSERS: dict[str, Callable[[bytes, _Builder], None]] = {"obj": _parse_obj, "off": _parse_off, "stl": _parse_stl}
+def _merged(points: Floats) -> tuple[Floats, Ints]:
+    """Different points in the order of their first appearance, and for each given point which of them it is."""
+    low = points.min(axis=0)
+    grid = MERGE * float((points.max(axis=0) - low).max()) or 1.0
+    cells = np.round((points - low) / grid).astype(np.int64)
+    order = np.lexsort((cells[:, 2], cells[:, 1], cells[:, 0]))
+    ordered = cells[order]
+    starts = np.concatenate([[True], (ordered[1:] != ordered[:-1]).any(axis=1)])
+    group = np.cumsum(starts) - 1
+    first = np.minimum.reduceat(order, np.flatnonzero(starts))
+    rank = np.empty(len(first), dtype=np.int64)
+    by_first = np.argsort(first, kind="stable")
+    rank[by_first] = np.arange(len(first))
+    index = np.empty(len(points), dtype=np.int64)
+    index[order] = rank[group]
+    return points[first[by_first]], index

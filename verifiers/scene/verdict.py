@@ -1,57 +1,38 @@
-"""Verdicts on 3D models: gates first, then what the task asks for, measured by this project's own mesh code.
+"""Verdicts on 3D models: gates first, then what the task asks for, then likeness to a reference.
 
-Gates (any that fails: reward 0): the file is there and parses, under the caps; every edge belongs to two triangles;
-the winding is consistent; the volume is positive (an inside-out mesh is no solid); the number of bodies is right;
-and, where the task asks for a program, that program makes the file again in the verifier's sandbox.
-Constraints (the reward is the mean of those declared): `extents`, `volume`, `area`, `euler`, `probes` (points that
-must be inside or outside, from the bounding box's lowest corner: a wrong shape with the right numbers fails here).
-
-`task.hidden`: `mesh` (relative path; its ending is the format), `tolerance` (relative), `bodies`, `max_triangles`,
-`toolchain`?: {`argv`, `deadline_s`}, and the constraints.
+Gates (any that fails: reward 0): the program, if the task asks for one, makes the file again in the verifier's sandbox;
+the file parses, under the caps; every edge belongs to two triangles; the winding is consistent; the volume is
+positive; the numbers of bodies and cavities are right; no space is covered twice.
+The reward is the mean of the declared constraints and of the comparison. The policy never sees the reference: it is
+part of what the task hides, and no sandbox has it. `task.hidden` is `verifiers.scene.spec.SceneHidden`.
 """
 
 from __future__ import annotations
 
+from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
-import msgspec
-
-from sandboxes.sandbox import Sandbox
-from schemas.errors import VerifierError
 from tasks.task import Submission, Task
 from verifiers.digest import code_digest
-from verifiers.scene.measures import Measures, measure, winding
-from verifiers.scene.mesh import MAX_BYTES, Mesh, MeshError, parse_mesh
+from verifiers.scene import formats, pictures
+from verifiers.scene.compare import aligned, compare, reference_of
+from verifiers.scene.constraints import held
+from verifiers.scene.formats import max_bytes, parse_mesh
+from verifiers.scene.gates import defects, gates
+from verifiers.scene.measures import edges_of, measure
+from verifiers.scene.mesh import Mesh, MeshError
+from verifiers.scene.overlap import overlap
+from verifiers.scene.program import make
+from verifiers.scene.spec import SceneHidden, hidden_of
 from verifiers.submitted import NotSubmitted, read_submitted
 from verifiers.verifier import Context, Score
 
-MODULES = ("verifiers.scene.verdict", "verifiers.scene.mesh", "verifiers.scene.measures", "verifiers.submitted")
-CONSTRAINTS = ("extents", "volume", "area", "euler", "probes")
-INSIDE = 0.5
-Point = tuple[float, float, float]
-
-
-class Toolchain(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    argv: list[str]
-    deadline_s: float = 10.0
-
-
-class Probes(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    inside: list[Point] = []
-    outside: list[Point] = []
-
-
-class SceneHidden(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    mesh: str
-    tolerance: float = 1e-3
-    bodies: int = 1
-    max_triangles: int = 20_000
-    extents: Point | None = None
-    volume: float | None = None
-    area: float | None = None
-    euler: int | None = None
-    probes: Probes | None = None
-    toolchain: Toolchain | None = None
+MODULES = (
+    *formats.MODULES, "verifiers.program", "verifiers.submitted",
+    *(f"verifiers.scene.{name}" for name in (
+        "cad_runner", "compare", "constraints", "gates", "measures", "overlap", "pictures", "program", "rays", "render",
+        "samples", "solids", "spec", "toolchains", "verdict", "views")))
+LIBRARIES = ("embreex", "manifold3d", "numpy", "pillow", "scipy")
 
 
 class SceneVerifier:
@@ -59,73 +40,58 @@ class SceneVerifier:
 
     @property
     def digest(self) -> str:
-        return code_digest(MODULES)
+        return code_digest(MODULES, {name: _version(name) for name in LIBRARIES})
 
     def verify(self, submission: Submission, task: Task, context: Context) -> Score:
-        """Components: one per gate (0 or 1) and one per declared constraint (share of it that holds)."""
-        hidden = _hidden(task)
-        sandbox = context.open_sandbox(submission, task)
-        gates: dict[str, float] = {}
+        """Components: one per gate (0 or 1), one per declared constraint (share of it that holds), one per metric of
+        the comparison and their mean."""
+        hidden = hidden_of(task)
+        components: dict[str, float] = {}
         evidence: dict[str, Any] = {"mesh": hidden.mesh}
+        reference = reference_of(hidden.comparison, context.artifacts) if hidden.comparison else None
         if hidden.toolchain:
-            evidence["toolchain"] = _run_program(sandbox, hidden.mesh, hidden.toolchain)
-            gates["toolchain"] = float(evidence["toolchain"]["exit_code"] == 0)
+            made = make(submission, task, hidden, hidden.toolchain, context)
+            sandbox, evidence["toolchain"] = made.sandbox, made.evidence
+            components |= made.gates
+        else:
+            sandbox = context.open_sandbox(submission, task)
         try:
-            mesh = parse_mesh(read_submitted(sandbox, hidden.mesh, MAX_BYTES), hidden.mesh, hidden.max_triangles)
+            data = read_submitted(sandbox, hidden.mesh, max_bytes(hidden.max_triangles))
+            mesh = parse_mesh(data, hidden.mesh, hidden.max_triangles)
         except (NotSubmitted, MeshError) as wrong:
-            return Score(reward=0.0, components={**gates, "loads": 0.0}, evidence={**evidence, "problem": str(wrong)})
-        measures = measure(mesh)
-        gates |= {"loads": 1.0, "closed": float(measures.closed), "consistent": float(measures.consistent),
-                  "solid": float(measures.volume > 0), "bodies": float(measures.bodies == hidden.bodies)}
-        held = _constraints(mesh, measures, hidden)
-        passed = all(gates.values())
-        return Score(reward=sum(held.values()) / len(held) if passed else 0.0, components={**gates, **held},
-                     evidence={**evidence, "measured": measures._asdict()})
+            return Score(reward=0.0, components={**components, "loads": 0.0},
+                         evidence={**evidence, "problem": str(wrong)})
+        finally:
+            sandbox.close()
+        return _judged(mesh, reference, hidden, {**components, "loads": 1.0}, evidence, task, context)
 
 
-def _hidden(task: Task) -> SceneHidden:
+def _version(name: str) -> str:
     try:
-        hidden = msgspec.convert(task.hidden, SceneHidden)
-    except msgspec.ValidationError as wrong:
-        raise VerifierError(f"the task's hidden part is wrong: {wrong}", where=f"task {task.task_id}") from None
-    if all(getattr(hidden, name) is None for name in CONSTRAINTS):
-        raise VerifierError("a scene task declares no constraint", where=f"task {task.task_id}")
-    return hidden
+        return version(name)
+    except PackageNotFoundError:
+        return ""
 
 
-def _run_program(sandbox: Sandbox, mesh: str, toolchain: Toolchain) -> dict[str, Any]:
-    """Make the mesh again from the submitted program: the file that was handed in is taken away first."""
-    sandbox.exec(["rm", "-rf", "--", mesh])
-    result = sandbox.exec(toolchain.argv, deadline_s=toolchain.deadline_s)
-    return {"exit_code": result.exit_code, "timed_out": result.timed_out, "oom": result.oom,
-            "stderr": result.stderr[-500:].decode(errors="replace")}
-
-
-def _constraints(mesh: Mesh, measures: Measures, hidden: SceneHidden) -> dict[str, float]:
-    held: dict[str, float] = {}
-    if hidden.extents is not None:
-        pairs = zip(measures.extents, hidden.extents, strict=True)
-        held["extents"] = sum(_near(got, want, hidden.tolerance) for got, want in pairs) / 3
-    if hidden.volume is not None:
-        held["volume"] = float(_near(measures.volume, hidden.volume, hidden.tolerance))
-    if hidden.area is not None:
-        held["area"] = float(_near(measures.area, hidden.area, hidden.tolerance))
-    if hidden.euler is not None:
-        held["euler"] = float(measures.euler == hidden.euler)
-    if hidden.probes is not None:
-        held["probes"] = _probed(mesh, measures.corner, hidden.probes)
-    return held
-
-
-def _near(got: float, want: float, tolerance: float) -> bool:
-    return abs(got - want) <= tolerance * abs(want)
-
-
-def _probed(mesh: Mesh, corner: Point, probes: Probes) -> float:
-    """Share of the probes on the right side of the surface."""
-    wanted = [(point, True) for point in probes.inside] + [(point, False) for point in probes.outside]
-    right = 0
-    for point, inside in wanted:
-        at = (corner[0] + point[0], corner[1] + point[1], corner[2] + point[2])
-        right += (winding(mesh, at) > INSIDE) == inside
-    return right / len(wanted)
+def _judged(mesh: Mesh, reference: Mesh | None, hidden: SceneHidden, components: dict[str, float],
+            evidence: dict[str, Any], task: Task, context: Context) -> Score:
+    if reference and hidden.comparison:
+        mesh = aligned(mesh, reference, hidden.comparison.align)
+    edges = edges_of(mesh)
+    measures, covered = measure(mesh, edges), overlap(mesh)
+    barred = {name: value for name, value in components.items() if name != "clean"}
+    barred |= gates(measures, covered, hidden)
+    evidence |= {"measured": measures._asdict(), "overlap": covered._asdict(),
+                 "defects": defects(mesh, edges, measures, covered, hidden)}
+    loose = mesh.points[edges.ends[edges.faces == 1]]
+    evidence["pictures"] = pictures.keep(mesh, reference, loose, f"{task.task_id}: {hidden.mesh}", context.artifacts)
+    components |= barred
+    if not all(barred.values()):
+        evidence["failed"] = sorted(name for name, value in barred.items() if not value)
+        return Score(reward=0.0, components=components, evidence=evidence)
+    notes: dict[str, Any] = {}
+    shares = held(mesh, measures, hidden, notes)
+    metrics = dict(compare(mesh, reference, hidden.comparison, notes)) if reference and hidden.comparison else {}
+    counted = [*shares.values(), *([metrics["comparison"]] if metrics else [])]
+    return Score(reward=sum(counted) / len(counted), components={**components, **shares, **metrics},
+                 evidence={**evidence, "found": notes})

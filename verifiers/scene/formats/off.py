@@ -1,0 +1,35 @@
+"""OFF: a header, counts, vertices, then polygons; colours after a polygon are passed over."""
+
+from __future__ import annotations
+
+from verifiers.scene.formats.text import rows, whole
+from verifiers.scene.mesh import Builder, MeshError
+
+
+def read(data: bytes, builder: Builder) -> None:
+    lines = rows(data)
+    head = next(lines, [b""])
+    if head[0] != b"OFF":
+        raise MeshError("an OFF file starts with `OFF`")
+    counts = head[1:] or next(lines, [])
+    if len(counts) < 2:
+        raise MeshError("an OFF file has its counts after `OFF`")
+    vertices, faces = whole(counts[0]), whole(counts[1])
+    builder.expect(vertices, faces)
+    if 2 * (vertices + faces) > len(data):
+        raise MeshError("fewer lines than the header says")
+    for _ in range(vertices):
+        builder.point(_row(lines)[:3])
+    for _ in range(faces):
+        row = _row(lines)
+        count = whole(row[0])
+        if count < 0 or len(row) <= count:
+            raise MeshError("a face has fewer corners than it says")
+        builder.face([whole(part) for part in row[1:1 + count]])
+
+
+def _row(lines: object) -> list[bytes]:
+    row: list[bytes] | None = next(lines, None)  # type: ignore[call-overload]
+    if row is None:
+        raise MeshError("fewer lines than the header says")
+    return row

@@ -1,0 +1,165 @@
+"""The sheet of pictures that goes with a verdict: the submission, and where there is one the reference and what
+separates them, from several sides, with sizes. A PNG with the same bytes for the same models.
+"""
+
+from __future__ import annotations
+
+import io
+import math
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from artifacts.store import ArtifactStore
+from schemas.errors import UnavailableError
+from verifiers.scene import render
+from verifiers.scene.mesh import Floats, Mesh, Point
+from verifiers.scene.rays import HINT, Caster, Frame, camera_axes, frame_of
+
+if TYPE_CHECKING:
+    from PIL.ImageDraw import ImageDraw
+
+MEDIA_TYPE = "image/png"
+TILE = 250
+_MARGIN, _HEAD, _LEFT, _FOOT = 10, 46, 28, 30
+_VIEWS: list[tuple[str, Point]] = [
+    ("from the front, right, above", (0.62, -1, 0.62)), ("from the back, left, below", (-0.62, 1, -0.62)),
+    ("front: x right, z up", (0, -1, 0)), ("right: y right, z up", (1, 0, 0)), ("top: x right, y up", (0, 0, 1))]
+_GREY, _RULE = (96, 102, 112), (222, 224, 228)
+_AXIS_COLOURS = ((196, 60, 60), (64, 140, 72), (58, 96, 196))
+_LOOSE_SHOWN = 4000
+_LOOSE = (235, 30, 150)
+
+
+def keep(mesh: Mesh, reference: Mesh | None, loose: Floats, title: str, artifacts: ArtifactStore) -> list[Any]:
+    """Draw and store the sheet; what the evidence says of it. `loose`: pairs of end points of open edges."""
+    try:
+        data = sheet(mesh, reference, loose, title)
+    except UnavailableError as wrong:
+        return [{"name": "views", "problem": f"not drawn: {wrong}", "hint": wrong.hint}]
+    ref = artifacts.put(data, MEDIA_TYPE)
+    shows = ["submission"] if reference is None else ["submission", "reference", "difference"]
+    return [{"name": "views", "shows": shows, "artifact": ref.digest, "media_type": ref.media_type,
+             "size_bytes": ref.size_bytes}]
+
+
+def sheet(mesh: Mesh, reference: Mesh | None, loose: Floats, title: str) -> bytes:
+    try:
+        from PIL import Image, ImageDraw
+    except ImportError:
+        raise UnavailableError("pictures cannot be drawn: pillow is not installed", hint=HINT) from None
+    frame = frame_of(mesh, reference) if reference else frame_of(mesh)
+    rows = _rows(mesh, reference, frame)
+    width = _LEFT + len(_VIEWS) * TILE + _MARGIN
+    picture = Image.new("RGB", (width, _HEAD + len(rows) * TILE + _FOOT), (255, 255, 255))
+    draw = ImageDraw.Draw(picture)
+    for down, (_, images) in enumerate(rows):
+        for across, image in enumerate(images):
+            picture.paste(Image.fromarray(image), (_LEFT + across * TILE, _HEAD + down * TILE))
+    _rule(draw, len(rows), width, title)
+    for down, (name, _) in enumerate(rows):
+        label = Image.new("RGB", (TILE, _LEFT - 6), (255, 255, 255))
+        ImageDraw.Draw(label).text((TILE // 2, 11), name, fill=render.INK_BYTES, font=_font(14), anchor="mm")
+        picture.paste(label.rotate(90, expand=True), (3, _HEAD + down * TILE))
+    _sizes(draw, mesh, frame, 0)
+    if reference:
+        _sizes(draw, reference, frame, TILE)
+    _loose_edges(draw, loose, frame)
+    _foot(draw, frame, picture.height - _FOOT, width, reference is not None, len(loose))
+    out = io.BytesIO()
+    picture.save(out, "PNG")
+    return out.getvalue()
+
+
+def _rows(mesh: Mesh, reference: Mesh | None, frame: Frame) -> list[tuple[str, list[render.Image]]]:
+    axes = [camera_axes(towards) for _, towards in _VIEWS]
+    got = [render.shoot(Caster(mesh, frame), one, TILE) for one in axes]
+    rows = [("submission", [render.shaded(shot, render.SUBMITTED) for shot in got])]
+    if reference:
+        want = [render.shoot(Caster(reference, frame), one, TILE) for one in axes]
+        rows.append(("reference", [render.shaded(shot, render.WANTED) for shot in want]))
+        rows.append(("difference", [render.difference(*pair) for pair in zip(got, want, strict=True)]))
+    return rows
+
+
+def _font(size: int) -> Any:
+    from PIL import ImageFont
+
+    return ImageFont.load_default(size)
+
+
+def _rule(draw: ImageDraw, rows: int, width: int, title: str) -> None:
+    draw.text((_LEFT, 4), title, fill=render.INK_BYTES, font=_font(15))
+    for across, (name, _) in enumerate(_VIEWS):
+        draw.text((_LEFT + across * TILE + TILE // 2, 36), name, fill=_GREY, font=_font(12), anchor="mm")
+        draw.line([(_LEFT + across * TILE, _HEAD), (_LEFT + across * TILE, _HEAD + rows * TILE)], fill=_RULE)
+    for down in range(rows + 1):
+        draw.line([(_LEFT, _HEAD + down * TILE), (width - _MARGIN, _HEAD + down * TILE)], fill=_RULE)
+
+
+def _place(points: Floats, frame: Frame, axes: Floats, corner: tuple[int, int]) -> Floats:
+    """Pixels of points of space in the tile at `corner`."""
+    flat = (points - frame.centre) / frame.radius @ axes[:2].T * render.ZOOM
+    return np.column_stack([corner[0] + (flat[:, 0] + 1) / 2 * TILE, corner[1] + (1 - flat[:, 1]) / 2 * TILE])
+
+
+def _sizes(draw: ImageDraw, mesh: Mesh, frame: Frame, down: int) -> None:
+    """Lengths of the bounding box beside the three plain views, and the axes in the first."""
+    low, high = mesh.points.min(axis=0), mesh.points.max(axis=0)
+    for across, (_, towards) in enumerate(_VIEWS):
+        corner = (_LEFT + across * TILE, _HEAD + down)
+        axes = camera_axes(towards)
+        if across < 2:
+            _triad(draw, axes, (corner[0] + 24, corner[1] + TILE - 26))
+            continue
+        box = _place(np.array([low, high]), frame, axes, corner)
+        left, right = sorted(box[:, 0])
+        top, bottom = sorted(box[:, 1])
+        flat, tall = (int(np.argmax(np.abs(axis))) for axis in axes[:2])
+        under, beside = min(bottom + 9, corner[1] + TILE - 14), max(left - 9, corner[0] + 6)
+        draw.line([(left, under), (right, under)], fill=_GREY)
+        draw.line([(beside, top), (beside, bottom)], fill=_GREY)
+        for x in (left, right):
+            draw.line([(x, under - 3), (x, under + 3)], fill=_GREY)
+        for y in (top, bottom):
+            draw.line([(beside - 3, y), (beside + 3, y)], fill=_GREY)
+        draw.text(((left + right) / 2, under + 7), f"{'xyz'[flat]} {high[flat] - low[flat]:.4g}", fill=_GREY,
+                  font=_font(11), anchor="mm")
+        draw.text((corner[0] + 6, corner[1] + 12), f"{'xyz'[tall]} {high[tall] - low[tall]:.4g}", fill=_GREY,
+                  font=_font(11), anchor="lm")
+
+
+def _triad(draw: ImageDraw, axes: Floats, at: tuple[int, int]) -> None:
+    for axis in range(3):
+        tip = (at[0] + 18 * axes[0][axis], at[1] - 18 * axes[1][axis])
+        draw.line([at, tip], fill=_AXIS_COLOURS[axis], width=2)
+        draw.text((at[0] + 25 * axes[0][axis], at[1] - 25 * axes[1][axis]), "xyz"[axis], fill=_AXIS_COLOURS[axis],
+                  font=_font(11), anchor="mm")
+
+
+def _loose_edges(draw: ImageDraw, loose: Floats, frame: Frame) -> None:
+    for across, (_, towards) in enumerate(_VIEWS):
+        ends = loose[:_LOOSE_SHOWN].reshape(-1, 3)
+        pixels = _place(ends, frame, camera_axes(towards), (_LEFT + across * TILE, _HEAD)).reshape(-1, 4)
+        for row in pixels.tolist():
+            draw.line(row, fill=_LOOSE, width=2)
+
+
+def _foot(draw: ImageDraw, frame: Frame, top: int, width: int, compared: bool, loose: int) -> None:
+    """What colours mean, and a scale."""
+    colours = [("seen from behind", render.BEHIND)]
+    if compared:
+        colours = [("same surface", render.COMMON), ("too much", render.SURPLUS), ("missing", render.MISSING), *colours]
+    if loose:
+        colours.append(("open edge", _LOOSE))
+    at = float(_LEFT)
+    for name, colour in colours:
+        draw.rectangle([at, top + 10, at + 12, top + 22], fill=tuple(int(part) for part in colour), outline=_GREY)
+        draw.text((at + 18, top + 16), name, fill=_GREY, font=_font(12), anchor="lm")
+        at += 40 + draw.textlength(name, font=_font(12))
+    pixel = 2 * frame.radius / (TILE * render.ZOOM)
+    length = 10 ** math.floor(math.log10(120 * pixel))
+    length *= 5 if 5 * length < 120 * pixel else 2 if 2 * length < 120 * pixel else 1
+    end = width - _MARGIN
+    draw.line([(end - length / pixel, top + 16), (end, top + 16)], fill=render.INK_BYTES, width=2)
+    draw.text((end - length / pixel - 8, top + 16), f"{length:g} units", fill=_GREY, font=_font(12), anchor="rm")

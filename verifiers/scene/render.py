@@ -1,0 +1,86 @@
+"""Shaded pictures of models as arrays of colours: one view of one model, or of what separates two.
+
+Drawn at twice the size and averaged. Faces that are seen from behind are red: in a sound model there are none.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from verifiers.scene.mesh import Floats
+from verifiers.scene.rays import Caster, Shot
+
+Image = npt.NDArray[np.uint8]
+Colour = tuple[float, float, float]
+PAPER: Colour = (255, 255, 255)
+INK: Colour = (46, 52, 64)
+INK_BYTES = (46, 52, 64)
+SUBMITTED: Colour = (104, 144, 190)
+WANTED: Colour = (178, 172, 158)
+BEHIND: Colour = (206, 60, 60)
+COMMON: Colour = (214, 214, 210)
+SURPLUS: Colour = (52, 110, 205)
+MISSING: Colour = (222, 128, 30)
+_LIGHT = np.array([-0.35, 0.45, 0.82])
+_FINE = 2
+_CREASE = 0.9
+"""Cosine between neighbouring faces below which a line is drawn."""
+_STEP = 0.03
+_SAME = 0.008
+"""Difference of depth, in radii, that is the same surface."""
+ZOOM = 0.92
+
+
+def shoot(caster: Caster, axes: Floats, pixels: int) -> Shot:
+    return caster.shoot(axes, _FINE * pixels, ZOOM)
+
+
+def shaded(shot: Shot, colour: Colour) -> Image:
+    """One model."""
+    colours = np.where((shot.normal[..., 2] < 0)[..., None], np.array(BEHIND), np.array(colour))
+    return _reduced(_lined(_lit(shot, colours), shot))
+
+
+def difference(got: Shot, want: Shot) -> Image:
+    """Two models in one place: grey where both show the same surface, else whichever lies in front."""
+    both = got.hit & want.hit
+    nearer = got.depth.astype(np.float64) - want.depth
+    surplus = (got.hit & ~want.hit) | (both & (nearer < -_SAME))
+    missing = (want.hit & ~got.hit) | (both & (nearer > _SAME))
+    shown = Shot(got.hit | want.hit, np.where(missing, want.depth, got.depth),
+                 np.where(missing[..., None], want.normal, got.normal), np.where(missing, -2 - want.face, got.face))
+    colours = np.where(surplus[..., None], np.array(SURPLUS),
+                       np.where(missing[..., None], np.array(MISSING), np.array(COMMON)))
+    return _reduced(_lined(_lit(shown, colours), shown))
+
+
+def _lit(shot: Shot, colours: Floats) -> Floats:
+    light = _LIGHT / np.sqrt((_LIGHT * _LIGHT).sum())
+    normal = shot.normal.astype(np.float64)
+    turned = np.where(normal[..., 2:] < 0, -normal, normal)
+    bright = 0.42 + 0.62 * np.clip((turned * light).sum(axis=2), 0, 1)
+    return np.where(shot.hit[..., None], np.clip(colours * bright[..., None], 0, 255), np.array(PAPER))
+
+
+def _lined(picture: Floats, shot: Shot) -> Floats:
+    """Outlines and creases."""
+    edge = np.zeros(shot.hit.shape, dtype=bool)
+    for axis in (0, 1):
+        here, there = [slice(None)] * 2, [slice(None)] * 2
+        here[axis], there[axis] = slice(None, -1), slice(1, None)
+        one, other = tuple(here), tuple(there)
+        both = shot.hit[one] & shot.hit[other]
+        crease = (shot.normal[one] * shot.normal[other]).sum(axis=2) < _CREASE
+        step = np.abs(shot.depth[one] - shot.depth[other]) > _STEP
+        found = (shot.hit[one] ^ shot.hit[other]) | (both & (crease | step))
+        edge[one] |= found
+        edge[other] |= found
+    return np.where(edge[..., None], 0.35 * picture * shot.hit[..., None] + 0.65 * np.array(INK), picture)
+
+
+def _reduced(picture: Floats) -> Image:
+    rows, columns, _ = picture.shape
+    parts = picture.reshape(rows // _FINE, _FINE, columns // _FINE, _FINE, 3)
+    image: Image = np.round(parts.mean(axis=(1, 3))).astype(np.uint8)
+    return image
