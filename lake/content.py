@@ -7,7 +7,7 @@ now (see `lake/redrive.py`), so a lake that was redriven and one that was built 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 from schemas.tables import TABLES
@@ -34,10 +34,11 @@ def resolved(table: str) -> str:
     return {"events": _MARKED, "dead_letters": _LETTERS}.get(table, f"select * from raw_{table}")
 
 
-def content(lake: Lake, as_of: Mapping[str, int] | None = None) -> dict[str, Content]:
-    """Rows and hash of every table at one snapshot, by default the present."""
+def content(lake: Lake, as_of: Mapping[str, int] | None = None,
+            tables: Iterable[str] = CONTENT_TABLES) -> dict[str, Content]:
+    """Rows and hash of tables at one snapshot, by default the present."""
     snapshot = lake.snapshot() if as_of is None else as_of
-    return {table: _content(lake, table, snapshot) for table in CONTENT_TABLES}
+    return {table: _content(lake, table, snapshot) for table in tables}
 
 
 def _content(lake: Lake, table: str, as_of: Mapping[str, int]) -> Content:

@@ -58,6 +58,7 @@ class _Standing:
 class Lake:
     def __init__(self, folder: Folder, artifacts: ArtifactStore, spill: Path, memory_mb: int = 1024) -> None:
         self.folder, self.artifacts = folder, artifacts
+        self._spill, self._memory_mb = spill, memory_mb
         self._engine = Engine(folder, memory_mb, spill)
         self._identity = ""
         self._standing: _Standing | None = None
@@ -75,6 +76,10 @@ class Lake:
     def tables(self) -> Folder:
         """Where the tables lie that are the lake now (see `lake/generation.py`)."""
         return self._follow().folder
+
+    def beside(self, name: str) -> Lake:
+        """Tables under a name of their own, as a lake: for a rebuild."""
+        return Lake(self.folder.at(name), self.artifacts, self._spill / name, self._memory_mb)
 
     @property
     def identity(self) -> str:

@@ -36,6 +36,10 @@ PROPERTIES = {
 }
 
 
+class NewerLakeError(LakeError):
+    """Nothing in it may be written, or believed."""
+
+
 def table_exists(root: Folder, name: str) -> bool:
     """Raises LakeError if the storage cannot tell."""
     folder = root.at(name)
@@ -62,7 +66,7 @@ def open_table(root: Folder, name: str) -> DeltaTable:
 def _refuse_newer(handle: DeltaTable) -> None:
     told = handle.metadata().configuration.get(VERSION_KEY) or "1"
     if not told.isdigit() or int(told) > LAKE_VERSION:
-        raise LakeError("the lake was made by a newer version of Headrace", where=handle.table_uri,
+        raise NewerLakeError("the lake was made by a newer version of Headrace", where=handle.table_uri,
                         value=f"{VERSION_KEY} = {told}, this version knows {LAKE_VERSION}",
                         hint="use that version; nothing was written")
 

@@ -6,6 +6,8 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from lake.snapshot import snapshot_of
+from lake.tables import table_exists
+from schemas.tables import TABLES
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -67,14 +69,16 @@ select k.name || ': no row for the ' || e.type || ' event at ' || e.topic || '-'
 from raw_events e join (values {_TYPES}) k(type, name) using (type)
   anti join ({_ONE_EACH}) t on t.topic = e.topic and t.partition = e.partition and t."offset" = e."offset"
     and t.name = k.name
-  anti join raw_dead_letters d on d.topic = e.topic and d.partition = e.partition and d."offset" = e."offset"
+  anti join (select * from dead_letters where redriven_at is null) d
+    on d.topic = e.topic and d.partition = e.partition and d."offset" = e."offset"
 where e.admitted order by k.name, e.topic, e.partition, e."offset"
 """
 _MANIFESTS = """
 select 'batch ' || b.batch_id || ': ' || b.episodes || ' episodes were sealed, ' || count(distinct r.episode_id)
   || ' are in batch_rows'
 from batches b left join batch_rows r using (batch_id)
-anti join raw_dead_letters d on d.topic = b.topic and d.partition = b.partition and d."offset" = b."offset"
+anti join (select * from dead_letters where redriven_at is null) d
+  on d.topic = b.topic and d.partition = b.partition and d."offset" = b."offset"
 group by b.batch_id, b.episodes having count(distinct r.episode_id) <> b.episodes order by 1
 """
 _DECIDED = """
@@ -117,6 +121,9 @@ _CHECKS = (_TWICE, _SEQUENCES, _ROW_WITHOUT_EVENT, _EVENT_WITHOUT_ROW, _MANIFEST
 def problems(lake: Lake) -> Iterator[str]:
     """Every broken promise that the tables show. At most a few of each kind are listed, then their number."""
     positions = lake.positions()
+    if not positions and (left := [name for name in TABLES if name != "events" and table_exists(lake.tables, name)]):
+        yield f"the table `events` is gone, but there are {', '.join(left)}: `headrace lake rebuild` builds all anew"
+        return
     snapshot = snapshot_of(positions)
     yield from _told(lake.sql(_OFFSETS, snapshot, {
         "topics": [topic for topic, _ in positions], "partitions": [number for _, number in positions],
