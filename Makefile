@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: help setup system demo test lint kafka ui learning docs clean
+.PHONY: help setup system demo test lint kafka ui learning chaos docs clean
 
 help:            ## these lines
 	@grep -E '^[a-z]+: .*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):[^#]*## ?/  make \1\t/' | expand -t 18
@@ -45,6 +45,9 @@ ui: setup        ## Dagster's pages over the home's instance
 
 learning: setup  ## slow proof: three seeds climb, shuffled rewards do not
 	$(BIN)/python benchmarks/learning.py $(ARGS)
+
+chaos: setup     ## slow proof: 100 kills and pauses on each log, then the audit; ARGS="--seed 7 --kills 300"
+	$(BIN)/python -m tests.chaos.chaos $(ARGS)
 
 docs: setup      ## write docs/events.md, docs/tables.md and docs/commands.md from the code
 	$(BIN)/python docs/generate.py
