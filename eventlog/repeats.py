@@ -13,7 +13,7 @@ from schemas.topics import TOPICS, TRAJECTORIES
 
 _PLACE = struct.Struct("<HHq")
 _SHARES = 64
-_BUFFER_BYTES = 1 << 16
+_BUFFER_BYTES = 1 << 13
 _ENTRY = [("high", "<u8"), ("low", "<u8"), ("content", "<u8"),
           ("topic", "<u2"), ("partition", "<u2"), ("offset", "<i8")]
 
