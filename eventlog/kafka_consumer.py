@@ -218,11 +218,11 @@ class KafkaSubscription:
         for message in messages:
             position = Position(message.topic, message.partition, message.offset)
             time_us = message.timestamp * 1000
-            headers = [(name, value) for name, value in message.headers if value is not None]
             try:
-                record = Record(position, from_wire(message.key, message.value, headers, time_us))
+                record = Record(position, from_wire(message.key, message.value, message.headers, time_us))
             except SchemaError as wrong:
-                raw = RawRecord(message.key or b"", message.value or b"", tuple(headers), time_us, str(wrong))
+                headers = tuple((name, value) for name, value in message.headers if value is not None)
+                raw = RawRecord(message.key or b"", message.value or b"", headers, time_us, str(wrong))
                 record = Record(position, None, raw)
             records.append(record)
         if records:
