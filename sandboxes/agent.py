@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 import select
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
 from sandboxes import script
+from sandboxes.control import Control
 from sandboxes.output import KILL_BYTES, Stream
 from sandboxes.sandbox import Limits
 from schemas.errors import SandboxError
@@ -17,6 +18,8 @@ from schemas.errors import SandboxError
 _READY_S = 20.0
 _QUIET_MS = 4
 """Most commands are short and say little: for this long only the exit code wakes us, then output does too."""
+_LIVENESS_S = 1.0
+"""A session that is silent for this long is asked after: its process may have been killed by what it ran."""
 
 
 class Run(msgspec.Struct, frozen=True):
@@ -30,66 +33,102 @@ class Run(msgspec.Struct, frozen=True):
 
 
 class Agent:
-    """Owns four descriptors. After a run whose cause is not empty, only `close` may follow."""
+    """Owns its descriptors. After a run whose cause is not empty, only `close` may follow.
+
+    `sessions`: streams to the places of sessions, by kind; `started`: process ids of those that were begun.
+    """
 
     def __init__(self, descriptors: Sequence[int], limits: Limits, environment: Mapping[str, str],
                  rlimits: bool) -> None:
-        self._control, self._out, self._err, self._stdin = descriptors
+        control, self._out, self._err, self._stdin, *sessions = descriptors
+        self._control = Control(control)
+        self.sessions = {kind: Control(end) for kind, end in zip(script.SESSIONS, sessions, strict=True)}
+        self.started: dict[str, int] = {}
         self._keep_bytes = limits.output_kb << 10
-        self._answer = b""
-        for descriptor in (self._control, self._out, self._err):
+        for descriptor in (self._out, self._err):
             os.set_blocking(descriptor, False)
-        self._quiet = select.poll()
-        self._quiet.register(self._control, select.POLLIN)
-        self._all = select.poll()
-        for descriptor in (self._control, self._out, self._err):
-            self._all.register(descriptor, select.POLLIN)
         self._prologue = script.prologue(limits, environment, rlimits)
 
     def wait_until_ready(self) -> None:
         """Raises SandboxError with what bubblewrap or the shell said, when the agent does not come up."""
         deadline = time.monotonic() + _READY_S
-        sent = self._send(self._prologue, deadline)
-        while sent and self._answer != script.READY and (left := deadline - time.monotonic()) > 0:
-            if self._quiet.poll(left * 1000) and not self._receive():
+        answers = _polling(self._control.descriptor)
+        sent = self._control.send(self._prologue, deadline)
+        while sent and self._control.answer != script.READY and (left := deadline - time.monotonic()) > 0:
+            if answers.poll(left * 1000) and not self._control.receive():
                 break
-        if self._answer != script.READY:
+        if self._control.answer != script.READY:
             said = Stream(self._err, 8192)
             said.drain()
             reason = said.kept.decode(errors="replace").strip() or "its agent does not answer"
             raise SandboxError(f"sandbox cannot be started: {reason}", kind="sandbox_start")
-        self._answer = b""
 
     def run(self, line: bytes, stdin: bytes, deadline_s: float) -> Run:
+        """A command of its own; the answer is its exit code."""
+        if stdin:
+            self._give_stdin(stdin)
+        return self._converse(self._control, line, deadline_s, lambda answer: answer.endswith(b"\n"), int)
+
+    def begin(self, kind: str, line: bytes, deadline_s: float) -> Run:
+        """Start a session; the answer is its process id."""
+        run = self.run(line, b"", deadline_s)
+        if run.exit_code is not None:
+            self.started[kind] = run.exit_code
+        self.sessions[kind].forget()
+        return run
+
+    def say(self, kind: str, message: bytes, deadline_s: float, complete: Callable[[bytes], bool],
+            code: Callable[[bytes], int]) -> Run:
+        """One call of a session that was begun: `complete` tells when all of its answer is there."""
+        return self._converse(self.sessions[kind], message, deadline_s, complete, code,
+                              lambda: self._lives(self.started[kind]))
+
+    def _converse(self, control: Control, message: bytes, deadline_s: float, complete: Callable[[bytes], bool],
+                  code: Callable[[bytes], int], alive: Callable[[], bool] | None = None) -> Run:
         started = time.monotonic()
         deadline = started + deadline_s
         # A command that runs as our own user may have changed the modes; the next one opens these anew.
         os.fchmod(self._out, 0o666)
         os.fchmod(self._err, 0o666)
-        if stdin:
-            self._give_stdin(stdin)
         out, err = Stream(self._out, self._keep_bytes), Stream(self._err, self._keep_bytes)
-        if not self._send(line, deadline):
+        control.forget()
+        if not control.send(message, deadline):
             return Run(None, "died", out, err, started)
-        code, cause = self._follow(out, err, deadline)
-        return Run(code, cause, out, err, started)
+        cause = self._follow(control, out, err, deadline, complete, alive)
+        return Run(None if cause else code(control.answer), cause, out, err, started)
 
-    def _follow(self, out: Stream, err: Stream, deadline: float) -> tuple[int | None, str]:
-        self._answer = b""
-        ready = self._quiet.poll(min(_QUIET_MS, max(0.0, deadline - time.monotonic()) * 1000))
+    def _follow(self, control: Control, out: Stream, err: Stream, deadline: float,
+                complete: Callable[[bytes], bool], alive: Callable[[], bool] | None) -> str:
+        longest = _LIVENESS_S if alive else float("inf")
+        ready = _polling(control.descriptor).poll(min(_QUIET_MS, max(0.0, deadline - time.monotonic()) * 1000))
+        everything = None
         while True:
-            if any(descriptor == self._control for descriptor, _ in ready) and not self._receive():
-                return None, "died"
+            if any(descriptor == control.descriptor for descriptor, _ in ready) and not control.receive():
+                return "died"
             out.drain()
             err.drain()
             if out.count + err.count > KILL_BYTES:
-                return None, "output_limit"
-            if self._answer.endswith(b"\n"):
-                return int(self._answer), ""
+                return "output_limit"
+            if complete(control.answer):
+                return ""
             left = deadline - time.monotonic()
             if left <= 0:
-                return None, "timed_out"
-            ready = self._all.poll(left * 1000)
+                return "timed_out"
+            everything = everything or _polling(control.descriptor, self._out, self._err)
+            ready = everything.poll(min(longest, left) * 1000)
+            if not ready and alive and not alive():
+                return "died"
+
+    def _lives(self, pid: int) -> bool:
+        self._control.forget()
+        deadline = time.monotonic() + _READY_S
+        if not self._control.send(script.alive(pid), deadline):
+            return False
+        answers = _polling(self._control.descriptor)
+        while not self._control.answer.endswith(b"\n"):
+            if not answers.poll(max(0.0, deadline - time.monotonic()) * 1000) or not self._control.receive():
+                return False
+        return self._control.answer == b"0\n"
 
     def finish(self, run: Run) -> None:
         """Take what the dead had written before they died."""
@@ -101,7 +140,10 @@ class Agent:
                     break
 
     def close(self) -> None:
-        for descriptor in (self._control, self._out, self._err, self._stdin):
+        self._control.close()
+        for control in self.sessions.values():
+            control.close()
+        for descriptor in (self._out, self._err, self._stdin):
             os.close(descriptor)
 
     def _give_stdin(self, data: bytes) -> None:
@@ -111,29 +153,9 @@ class Agent:
         while offset < len(data):
             offset += os.pwrite(self._stdin, view[offset:], offset)
 
-    def _receive(self) -> bool:
-        try:
-            data = os.read(self._control, 256)
-        except BlockingIOError:
-            return True
-        except ConnectionError:
-            return False
-        self._answer += data
-        return bool(data)
 
-    def _send(self, data: bytes, deadline: float) -> bool:
-        """False when the agent is gone."""
-        view = memoryview(data)
-        writable = None
-        while view:
-            try:
-                view = view[os.write(self._control, view):]
-            except BlockingIOError:
-                if writable is None:
-                    writable = select.poll()
-                    writable.register(self._control, select.POLLOUT)
-                if not writable.poll(max(0.0, deadline - time.monotonic()) * 1000):
-                    return True  # not read within the deadline: the caller will see the time-out
-            except OSError:
-                return False
-        return True
+def _polling(*descriptors: int) -> select.poll:
+    poll = select.poll()
+    for descriptor in descriptors:
+        poll.register(descriptor, select.POLLIN)
+    return poll

@@ -9,11 +9,22 @@ import asyncio
 import functools
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
-from sandboxes.sandbox import Backend, ExecResult, Sandbox, SandboxSpec
+from sandboxes.sandbox import Backend, ExecResult, Sandbox, SandboxSpec, Session
 
 T = TypeVar("T")
+
+
+class AsyncSession:
+    """The Session contract with `await`; `session` is the blocking one."""
+
+    def __init__(self, session: Session, executor: Executor) -> None:
+        self.session, self._executor = session, executor
+
+    async def run(self, text: str, *, deadline_s: float = 30.0) -> ExecResult:
+        call = functools.partial(self.session.run, text, deadline_s=deadline_s)
+        return await asyncio.get_running_loop().run_in_executor(self._executor, call)
 
 
 class AsyncSandbox:
@@ -34,6 +45,9 @@ class AsyncSandbox:
                    environment: Mapping[str, str] | None = None, cwd: str | None = None) -> ExecResult:
         return await self._await(self.sandbox.exec, argv, deadline_s=deadline_s, stdin=stdin, environment=environment,
                                  cwd=cwd)
+
+    def session(self, kind: Literal["shell", "python"], state: bytes = b"") -> AsyncSession:
+        return AsyncSession(self.sandbox.session(kind, state), self._executor)
 
     async def read(self, path: str, limit_bytes: int = 16 << 20) -> bytes:
         return await self._await(self.sandbox.read, path, limit_bytes)

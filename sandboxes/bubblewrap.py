@@ -21,6 +21,7 @@ from sandboxes.helper import Channel, Spawner
 from sandboxes.lower import Lower, Lowers
 from sandboxes.readonly import mounts_of
 from sandboxes.sandbox import ExecResult, SandboxSpec
+from sandboxes.session import Dialogue, Kind
 from sandboxes.snapshot import store
 from sandboxes.spawner import cgroups
 from sandboxes.workspace import read_file, write_file
@@ -28,8 +29,8 @@ from schemas.errors import SandboxError
 from schemas.ids import new_id
 
 CAPABILITIES = frozenset({"deadline", "files", "network", "non_root", "output_limit", "processes", "readonly",
-                          "snapshot"})
-_DESCRIPTORS = 5
+                          "session", "snapshot"})
+_DESCRIPTORS = 5 + len(script.SESSIONS)
 _SIGKILLED = 128 + 9
 
 
@@ -169,17 +170,34 @@ class BubblewrapSandbox:
              environment: Mapping[str, str] | None = None, cwd: str | None = None) -> ExecResult:
         if refusal := script.refusal(argv, cwd or "", environment or {}):
             return refusal
-        line = script.command(argv, cwd or "", environment or {}, bool(stdin))
         with self._busy:
             agent = self._living_agent()
-            run = agent.run(line, stdin, deadline_s)
-            if run.cause:
+            line = script.command(argv, cwd or "", environment or {}, bool(stdin), sweep=not agent.started)
+            return self._ended(agent, agent.run(line, stdin, deadline_s), "its agent died")
+
+    def session(self, kind: Kind, state: bytes = b"") -> BubblewrapSession:
+        return BubblewrapSession(self, Dialogue(kind, state))
+
+    def converse(self, dialogue: Dialogue, text: str, deadline_s: float) -> ExecResult:
+        """One call of a session."""
+        with self._busy:
+            agent = self._living_agent()
+            if failed := dialogue.begin(agent):
+                return self._ended(agent, failed, f"its {dialogue.kind} does not start")
+            run = dialogue.say(agent, text, deadline_s)
+            if run.cause == "died":  # Killed by what it ran: that is the command's doing.
                 self._kill(agent, run)
-            oom = self._ran_out_of_memory()
-            if run.cause == "died" and not oom:
-                self._broken = True
-                raise SandboxError("the sandbox broke: its agent died", value=self.id)
-            return _result(run, oom)
+                return _result(run, self._ran_out_of_memory())
+            return self._ended(agent, run, "")
+
+    def _ended(self, agent: Agent, run: Run, died: str) -> ExecResult:
+        if run.cause:
+            self._kill(agent, run)
+        oom = self._ran_out_of_memory()
+        if run.cause == "died" and not oom:
+            self._broken = True
+            raise SandboxError(f"the sandbox broke: {died}", value=self.id)
+        return _result(run, oom)
 
     def read(self, path: str, limit_bytes: int = 16 << 20) -> bytes:
         with self._busy:
@@ -263,6 +281,27 @@ class BubblewrapSandbox:
         if self._workspace >= 0:
             os.close(self._workspace)
             self._workspace = -1
+
+
+class BubblewrapSession:
+    """A shell or a Python that stays in the sandbox. It ends with it."""
+
+    def __init__(self, sandbox: BubblewrapSandbox, dialogue: Dialogue) -> None:
+        self._sandbox, self._dialogue = sandbox, dialogue
+        self.kind: Kind = dialogue.kind
+
+    @property
+    def lives(self) -> int:
+        return self._dialogue.lives
+
+    @property
+    def state(self) -> bytes:
+        return self._dialogue.state
+
+    def run(self, text: str, *, deadline_s: float = 30.0) -> ExecResult:
+        if self.kind == "shell" and "\0" in text:
+            return script.refused(126, "a shell command cannot hold a NUL byte\n")
+        return self._sandbox.converse(self._dialogue, text, deadline_s)
 
 
 def _result(run: Run, oom: bool) -> ExecResult:

@@ -18,6 +18,7 @@ import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Literal
 
 from artifacts.store import ArtifactStore
 from sandboxes import reaper, script, snapshot
@@ -27,7 +28,7 @@ from sandboxes.interpreter import NAMES
 from sandboxes.lower import manifest_for
 from sandboxes.output import KILL_BYTES, Stream
 from sandboxes.readonly import mounts_of
-from sandboxes.sandbox import ExecResult, Limits, SandboxSpec
+from sandboxes.sandbox import ExecResult, Limits, SandboxSpec, Session
 from sandboxes.workspace import INSIDE, read_file, write_file
 from schemas.errors import SandboxError
 from schemas.ids import new_id
@@ -116,6 +117,10 @@ class ProcessSandbox:
         with self._lock:
             self._group = process.pid
         return self._follow(process, started, deadline_s)
+
+    def session(self, kind: Literal["shell", "python"], state: bytes = b"") -> Session:
+        raise SandboxError("the backend `process` has no sessions", kind="unsupported", value=kind,
+                           hint="use `exec`, or the backend bubblewrap")
 
     def read(self, path: str, limit_bytes: int = 16 << 20) -> bytes:
         return read_file(self._open_folder(), path, limit_bytes)

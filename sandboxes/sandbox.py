@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Protocol
+from typing import Literal, Protocol
 
 import msgspec
 
@@ -56,6 +56,28 @@ class ExecResult(msgspec.Struct, frozen=True, kw_only=True):
     duration_s: float = 0.0
 
 
+class Session(Protocol):
+    """A shell or a Python that stays: what a call leaves behind, the next one finds."""
+
+    kind: Literal["shell", "python"]
+
+    @property
+    def lives(self) -> int:
+        """Processes that it has had: one more than before means that what they held in memory is lost."""
+        ...
+
+    @property
+    def state(self) -> bytes:
+        """Of a shell: what brings another one, in another sandbox too, to its directory and exported variables."""
+        ...
+
+    def run(self, text: str, *, deadline_s: float = 30.0) -> ExecResult:
+        """Run shell commands or Python code. On a time-out every process of the sandbox is dead when this returns;
+        the next call gets a new one. Output of background jobs comes with that of the call during which it is
+        written."""
+        ...
+
+
 class Sandbox(Protocol):
     id: str
     backend: str
@@ -64,6 +86,10 @@ class Sandbox(Protocol):
              environment: Mapping[str, str] | None = None, cwd: str | None = None) -> ExecResult:
         """Run a command in the workspace (`/workspace`). Working directory and exports of earlier commands do not
         carry over. On a time-out the whole process tree is dead when this returns, and partial output is returned."""
+        ...
+
+    def session(self, kind: Literal["shell", "python"], state: bytes = b"") -> Session:
+        """One of each kind at a time; it ends with the sandbox. Capability `session`."""
         ...
 
     def read(self, path: str, limit_bytes: int = 16 << 20) -> bytes:
@@ -88,6 +114,7 @@ class Backend(Protocol):
     `network`: none, but a loopback of its own. `non_root`: an ordinary user without any privilege.
     `processes`: when `exec` returns, every process that the command started is dead, however it hid.
     `memory`, `pids`, `oom`: limits for all processes together, and `oom` is told; else each process has rlimits.
+    `session`: a shell and a Python that stay.
     `workspace_limit`: all that it writes is bounded by `workspace_mb`.
     """
 

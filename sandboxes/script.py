@@ -20,6 +20,12 @@ _PLAIN = re.compile(rb"[A-Za-z0-9_@%+:,./-]+\Z")
 # Nothing but process 1 is left when `kill` finds nobody; the subshell makes it reap the dead.
 _SWEEP = b"while kill -9 -1;do (:);done;"
 _CLOSE = b"3>&- 4>&- 5>&-"
+SESSIONS = {"shell": 8, "python": 9}
+"""Descriptors of the agent that sessions talk through."""
+_CLOSE_SESSIONS = b" 8>&- 9>&-"
+ENDED = b"\0\0\0"
+"""Stands before the exit code of a session's process; no other answer holds it."""
+_ENDED_ESCAPED = ENDED.replace(b"\0", b"\\0")
 _NOT_FOUND = b"printf '%%s: command not found\\n' %s>&2;exit 127;};"
 
 
@@ -66,8 +72,9 @@ def prologue(limits: Limits, environment: Mapping[str, str], rlimits: bool) -> b
     return b"\n".join(lines)
 
 
-def command(argv: Sequence[str], cwd: str, environment: Mapping[str, str], has_stdin: bool) -> bytes:
-    """The line that runs one command and answers with its exit code.
+def command(argv: Sequence[str], cwd: str, environment: Mapping[str, str], has_stdin: bool,
+            sweep: bool = True) -> bytes:
+    """The line that runs one command and answers with its exit code; `sweep`: after killing all that is left.
 
     Like a shell's: 127 for a command that is not found, 126 for one that cannot be run, 128 + n after signal n.
     """
@@ -96,4 +103,32 @@ def command(argv: Sequence[str], cwd: str, environment: Mapping[str, str], has_s
     source = b"/proc/self/fd/5" if has_stdin else b"/dev/null"
     # In `eval` the shell's own messages do not count the lines of earlier commands.
     return b"".join((b"(eval ", quote(b"".join(body)), b") <", source, b" >/proc/self/fd/3 2>/proc/self/fd/4 ", _CLOSE,
-                     b";s=$?;", _SWEEP, b"echo $s >&0\n"))
+                     _CLOSE_SESSIONS, b";s=$?;", _SWEEP if sweep else b"", b"echo $s >&0\n"))
+
+
+def begin_shell() -> bytes:
+    """Starts a shell that stays and reads calls from its stream; answers with its process id."""
+    return _begin(b"shell", b"if command -v bash >/dev/null;then exec bash --noprofile --norc;else exec sh;fi")
+
+
+def begin_python(loop: str) -> bytes:
+    return _begin(b"python", b"exec python3 -c " + quote(loop))
+
+
+def _begin(kind: bytes, program: bytes) -> bytes:
+    number = b"%d" % SESSIONS[kind.decode()]
+    other = b" ".join(b"%d>&-" % end for end in SESSIONS.values())
+    # The outer subshell tells when the session's process has ended, whatever ended it.
+    told = b"printf '" + _ENDED_ESCAPED + b"%s\\n' $? >&" + number
+    return (b"((" + program + b") <&" + number + b" " + other + b" >/dev/null 2>&4;" + told + b")& echo $! >&0\n")
+
+
+def alive(pid: int) -> bytes:
+    """Asks whether a process is there: answers 0 if so."""
+    return b"kill -0 %d;echo $? >&0\n" % pid
+
+
+def shell_call(text: bytes) -> bytes:
+    """Runs `text` in the shell of a session; answers with the exit code, the working directory and what is exported."""
+    return (b"command eval " + quote(text) + b" </dev/null >/proc/self/fd/3 2>/proc/self/fd/4 " + _CLOSE
+            + b";printf '%s\\n' $? >&0;{ printf '%s\\0' \"$PWD\";export -p;printf '\\0';} >&0\n")

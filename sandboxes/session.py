@@ -1,0 +1,87 @@
+"""Sessions: a shell and a Python that stay, so a tool call costs a round trip and not the start of a process.
+
+What a call leaves behind is there for the next one: the working directory, variables, functions, background jobs.
+When the process of a session ends (`exit`, a time-out, a crash, `kill`), the next call gets a new one: of a shell the
+working directory and the exported variables come back, of a Python nothing does; `lives` counts them. Other
+commands of the sandbox (`exec`) may come in between; while a session lives they do not kill what others started.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+from collections.abc import Callable
+from pathlib import Path
+from typing import Literal
+
+from sandboxes import script
+from sandboxes.agent import Agent, Run
+
+Kind = Literal["shell", "python"]
+Answering = Callable[["Dialogue", float], Run]
+BEGIN_S = 20.0
+_LOOP = (Path(__file__).parent / "spawner" / "python_session.py").read_text(encoding="utf-8")
+_LENGTH = struct.Struct("<I")
+
+
+class Dialogue:
+    """What is said to the process of a session and what its answers mean. `state` is a script that brings a new
+    shell to where the last one was."""
+
+    def __init__(self, kind: Kind, state: bytes = b"") -> None:
+        self.kind, self.state = kind, state
+        self.lives = 0
+        self._agent: Agent | None = None
+
+    def begin(self, agent: Agent) -> Run | None:
+        """Make sure that the process is there; the run that failed to start it, if one did."""
+        if self._agent is agent and self.kind in agent.started:
+            return None
+        line = script.begin_shell() if self.kind == "shell" else script.begin_python(_LOOP)
+        begun = agent.begin(self.kind, line, BEGIN_S)
+        if begun.cause:
+            return begun
+        self._agent = agent
+        self.lives += 1
+        if self.kind == "shell" and self.state:
+            brought = self.say(agent, self.state.decode(errors="surrogateescape"), BEGIN_S)
+            return brought if brought.cause else None
+        return None
+
+    def say(self, agent: Agent, text: str, deadline_s: float) -> Run:
+        raw = os.fsencode(text)
+        if self.kind == "shell":
+            run = agent.say(self.kind, script.shell_call(raw), deadline_s, _shell_complete, self._shell_code)
+        else:
+            message = _LENGTH.pack(len(raw)) + raw
+            run = agent.say(self.kind, message, deadline_s, _line_complete, self._line_code)
+        return run
+
+    def _line_code(self, answer: bytes) -> int:
+        before, ended, last = answer.partition(script.ENDED)
+        if ended:
+            self._ended()
+        return int(last or before)
+
+    def _shell_code(self, answer: bytes) -> int:
+        if script.ENDED in answer:
+            return self._line_code(answer)
+        code, _, rest = answer.partition(b"\n")
+        folder, exports, _ = rest.split(b"\0")
+        self.state = b"cd -- " + script.quote(folder) + b" 2>/dev/null\n" + exports
+        return int(code)
+
+    def _ended(self) -> None:
+        """The process has said that it ends: the next call starts another."""
+        if self._agent is not None:
+            self._agent.started.pop(self.kind, None)
+
+
+def _line_complete(answer: bytes) -> bool:
+    return answer.endswith(b"\n")
+
+
+def _shell_complete(answer: bytes) -> bool:
+    if script.ENDED in answer:
+        return answer.endswith(b"\n")
+    return answer.endswith(b"\0") and answer.count(b"\0") == 2
