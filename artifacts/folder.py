@@ -83,7 +83,7 @@ class Folder(Protocol):
         ...
 
     def sync(self, names: Iterable[str]) -> None:
-        """Make files durable that another library wrote."""
+        """Make files durable that another library wrote; those that are not there are passed over."""
         ...
 
 

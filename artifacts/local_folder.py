@@ -103,8 +103,9 @@ class LocalFolder:
     def sync(self, names: Iterable[str]) -> None:
         folders = set()
         for name in names:
-            sync_file(self.path / name)
-            folders.add((self.path / name).parent)
+            with suppress(FileNotFoundError):
+                sync_file(self.path / name)
+                folders.add((self.path / name).parent)
         for folder in folders:
             sync_folder(folder)
 

@@ -97,6 +97,7 @@ class Lake:
             raise LakeError("the lake is a copy of another log", where=self.folder.url,
                             value={"lake": owner, "log": identity},
                             hint="use the home that belongs to this log, or move the lake folder away to build it anew")
+        standing.reader.require_whole()
         self._identity = identity
 
     def positions(self, table: str = "events") -> dict[TopicPartition, int]:

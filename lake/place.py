@@ -80,7 +80,8 @@ def _file_system(root: Folder) -> Any:
             return True
 
         def glob(self, path: str, **_: Any) -> list[str]:
-            return [path] if self.exists(path) else []
+            """Of a name that was not found as it is; there are no patterns."""
+            return []
 
         def _open(self, path: str, mode: str = "rb", **_: Any) -> Any:
             if mode != "rb":

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from artifacts.folder import Folder
 from eventlog.log import TopicPartition
 from lake.place import sql_path
-from lake.tables import identity_of, open_table, table_exists
-from lake.transactions import LOG, Transactions, positions_of, read_transactions
+from lake.tables import identity_of, lost_rows, open_table, table_exists
+from lake.transactions import LOG, Transactions, positions_of, promises_of, read_transactions
 from schemas.errors import LakeError, QueryError
 
 if TYPE_CHECKING:
@@ -70,6 +70,14 @@ class TableReader:
         self._known = read_transactions(log, handle.version(), self._known)
         return positions_of(self._known, identity_of(handle))
 
+    def promises(self) -> dict[str, dict[TopicPartition, int]]:
+        """What `events` (this table) says of the others."""
+        handle = self.refresh()
+        if handle is None:
+            return {}
+        self._positions(handle)
+        return promises_of(self._known, identity_of(handle)) if self._known else {}
+
     def held(self) -> Held:
         handle = self.refresh()
         if handle is None:
@@ -101,8 +109,23 @@ class SnapshotReader:
             return self._table(table).positions()
 
     def held(self, tables: Iterable[str]) -> dict[str, Held]:
+        """Raises LakeError where a table is gone whose rows `events` promises."""
         with self._lock:
-            return {name: self._table(name).held() for name in tables}
+            found = {name: self._table(name).held() for name in tables}
+            if any(not held.paths for held in found.values()):
+                promises = self._table("events").promises()
+                for name, held in found.items():
+                    if not held.paths and name in promises:
+                        raise lost_rows(self._root.at(name), snapshot_of(promises[name]))
+            return found
+
+    def require_whole(self) -> None:
+        """Raises LakeError if a table has lost rows that `events` says it holds."""
+        with self._lock:
+            for name, promised in self._table("events").promises().items():
+                held = self._table(name).positions()
+                if any(held.get(part, 0) < offset for part, offset in promised.items()):
+                    raise lost_rows(self._root.at(name), snapshot_of(promised))
 
     def forget(self) -> None:
         with self._lock:

@@ -14,8 +14,9 @@ import pyarrow as pa
 from artifacts.folder import Folder
 from eventlog.log import TopicPartition
 from lake.compaction import all_small, due, merge
+from lake.durable import Durable
 from lake.files import LiveFile, add_action, live_files, spans_of, write_file
-from lake.transactions import LOG, application, commit, entry_name, first_line
+from lake.transactions import LOG, application, commit, entry_name, first_line, promise, told
 from schemas.errors import CommitConflictError, LakeError
 from schemas.failpoints import hit
 from schemas.tables import TABLES
@@ -51,14 +52,10 @@ def table_exists(root: Folder, name: str) -> bool:
 
 def open_table(root: Folder, name: str) -> DeltaTable:
     from deltalake import DeltaTable
-    from deltalake.exceptions import DeltaError
 
     folder = root.at(name)
-    try:
+    with told("table cannot be opened", folder.url, "`headrace lake doctor` looks at its log"):
         handle = DeltaTable(folder.url, storage_options=dict(folder.options))
-    except (DeltaError, OSError) as wrong:
-        raise LakeError(f"table cannot be opened ({first_line(wrong)})", where=folder.url,
-                        hint="`headrace lake doctor` looks at its log") from None
     _refuse_newer(handle)
     return handle
 
@@ -78,7 +75,7 @@ def create_table(root: Folder, name: str, identity: str) -> None:
 
     folder = root.at(name)
     try:
-        folder.make()
+        folder.at(LOG).make()
         DeltaTable.create(folder.url, TABLES[name], mode="error", raise_if_key_not_exists=False,
                           configuration={**PROPERTIES, IDENTITY_KEY: identity}, storage_options=dict(folder.options))
     except (DeltaError, OSError) as wrong:
@@ -89,16 +86,19 @@ def create_table(root: Folder, name: str, identity: str) -> None:
 
 def write_checkpoint(root: Folder, name: str) -> None:
     """So that the table opens fast. Entries of its log stay, all of them."""
-    from deltalake.exceptions import DeltaError
-
-    try:
-        open_table(root, name).create_checkpoint()
-    except (DeltaError, OSError) as wrong:
-        raise LakeError(f"checkpoint cannot be written ({first_line(wrong)})", where=root.at(name).url) from None
+    handle, folder = open_table(root, name), root.at(name)
+    with told("checkpoint cannot be written", folder.url):
+        handle.create_checkpoint()
+    Durable(folder).reach(handle.version())
 
 
 def identity_of(table: DeltaTable) -> str:
     return table.metadata().configuration.get(IDENTITY_KEY) or ""
+
+
+def lost_rows(table: Folder, promised: Mapping[str, int]) -> LakeError:
+    return LakeError("a table has lost rows that `events` says it holds", where=table.url, value=promised,
+                     hint="`headrace lake rebuild` builds the tables anew from the log")
 
 
 class WriterTable:
@@ -110,6 +110,7 @@ class WriterTable:
         self._handle: DeltaTable | None = None
         self._positions: dict[TopicPartition, int | None] = {}
         self._files: list[LiveFile] = []
+        self._durable = Durable(self.folder)
 
     def handle(self) -> DeltaTable:
         if self._handle is None:
@@ -117,6 +118,7 @@ class WriterTable:
                 create_table(self._root, self.name, self._identity)
             self._handle = open_table(self._root, self.name)
             self._take_on(self._handle)
+            self._durable.reach(self._handle.version())
         return self._handle
 
     def forget(self) -> None:
@@ -130,8 +132,21 @@ class WriterTable:
             self._positions[partition] = handle.transaction_version(application(self._identity, partition))
         return self._positions[partition]
 
-    def append(self, rows: pa.Table, ends: Mapping[TopicPartition, int]) -> None:
+    def promised(self, table: str, partition: TopicPartition) -> int:
+        """How far `events` (this table) says another one is."""
+        return self.handle().transaction_version(promise(self._identity, table, partition)) or 0
+
+    def require(self, promised: Mapping[TopicPartition, int]) -> None:
+        """Raises LakeError if rows of this table are lost that `events` says were there."""
+        lost = {f"{part[0]}-{part[1]}": offset for part, offset in promised.items() if offset}
+        if lost and (not table_exists(self._root, self.name)
+                     or any((self.position(part) or 0) < offset for part, offset in promised.items())):
+            raise lost_rows(self.folder, lost)
+
+    def append(self, rows: pa.Table, ends: Mapping[TopicPartition, int],
+               promises: Mapping[str, Mapping[TopicPartition, int]] | None = None) -> None:
         """Write rows and move the positions to `ends` in one commit, if nobody moved them since the handle's version.
+        With it goes what other tables hold, by name. Durable when it returns.
 
         Raises CommitConflictError if somebody did; LakeError if the outcome is unknown.
         """
@@ -139,14 +154,26 @@ class WriterTable:
 
         handle = self.handle()
         before, actions = handle.version(), []
+        self._require_log(before)
+        said = {promise(self._identity, table, part): offset
+                for table, held in (promises or {}).items() for part, offset in held.items()}
+        said |= {application(self._identity, part): end for part, end in ends.items()}
         if rows.num_rows:
             name, size = write_file(self.folder, rows)
             hit("sink:after_data_file")
             actions.append(add_action(name, size, rows.num_rows, spans_of(rows), data_change=True))
-        commit(handle, actions, [Transaction(application(self._identity, part), end) for part, end in ends.items()])
+        commit(handle, actions, [Transaction(name, version) for name, version in said.items()])
         if self._alone_since(before):
             self._positions.update(ends)
             self._files += [LiveFile(action.path, action.size, rows.num_rows) for action in actions]
+
+    def _require_log(self, version: int) -> None:
+        """The table may have been deleted under this handle: it would go on beside what is no table any more."""
+        with told("table cannot be read", self.folder.url):
+            size = self.folder.size(f"{LOG}/{entry_name(version)}")
+        if size is None:
+            raise LakeError("the table is gone", where=self.folder.url,
+                            hint="`headrace lake rebuild` builds the tables anew from the log")
 
     def compact(self, everything: bool = False) -> int:
         """Merge files of a tier that is too full, or all small ones; how many. 0 if somebody else did it just now."""
@@ -167,7 +194,9 @@ class WriterTable:
         """Move the handle to the present. If others committed too, whatever was remembered may be old, and this handle
         would not notice any more: forget it all."""
         handle = self.handle()
-        handle.update_incremental()
+        with told("table cannot be read", self.folder.url):
+            handle.update_incremental()
+        self._durable.reach(handle.version())
         if handle.version() == version + 1:
             return True
         self.forget()
@@ -186,4 +215,5 @@ def _add_columns(handle: DeltaTable, fields: list[pa.Field]) -> None:
     from deltalake import Schema as DeltaSchema
 
     added: list[Field] = list(DeltaSchema.from_arrow(pa.schema(fields)).fields)
-    handle.alter.add_columns(added)
+    with told("columns cannot be added", handle.table_uri):
+        handle.alter.add_columns(added)

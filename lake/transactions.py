@@ -7,7 +7,8 @@ of. They stand in the table's log: the newest checkpoint's `txn` column, then th
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
 from artifacts.folder import Folder
@@ -38,6 +39,22 @@ def application(identity: str, partition: TopicPartition) -> str:
     return f"{identity}/{partition[0]}/{partition[1]}"
 
 
+def promise(identity: str, table: str, partition: TopicPartition) -> str:
+    """The transaction by which `events` says how far another table is: what a lost table would have held."""
+    return f"{application(identity, partition)}/{table}"
+
+
+def promises_of(found: Transactions, identity: str) -> dict[str, dict[TopicPartition, int]]:
+    """Next offset by topic-partition that `events` says of each other table."""
+    promises: dict[str, dict[TopicPartition, int]] = {}
+    for name, version in found.entries.items():
+        owner, _, rest = name.partition(f"{identity}/")
+        parts = rest.rsplit("/", 2)
+        if not owner and len(parts) == 3 and parts[1].isdigit():
+            promises.setdefault(parts[2], {})[parts[0], int(parts[1])] = version
+    return promises
+
+
 def positions_of(found: Transactions, identity: str) -> dict[TopicPartition, int]:
     """Next offset by topic-partition, of the log with this identity."""
     positions: dict[TopicPartition, int] = {}
@@ -49,20 +66,29 @@ def positions_of(found: Transactions, identity: str) -> dict[TopicPartition, int
     return positions
 
 
+@contextmanager
+def told(what: str, where: str, hint: str = "") -> Iterator[None]:
+    """Errors of the library and of storage as LakeErrors."""
+    from deltalake.exceptions import DeltaError
+
+    try:
+        yield
+    except (DeltaError, OSError) as wrong:
+        raise LakeError(f"{what} ({first_line(wrong)})", where=where, hint=hint) from None
+
+
 def commit(handle: DeltaTable, actions: Sequence[AddAction | RemoveAction], transactions: list[Transaction]) -> None:
     """One Delta commit of our own files. Raises CommitConflictError where another commit came first."""
     from deltalake import CommitProperties
-    from deltalake.exceptions import CommitFailedError, DeltaError
+    from deltalake.exceptions import CommitFailedError
 
-    try:
-        handle.create_write_transaction(list(actions), "append", handle.schema(),
-                                        commit_properties=CommitProperties(app_transactions=transactions))
-    except CommitFailedError as wrong:
-        raise CommitConflictError(f"another writer committed first ({first_line(wrong)})",
-                                  where=handle.table_uri) from None
-    except (DeltaError, OSError) as wrong:
-        raise LakeError(f"commit failed ({first_line(wrong)})", where=handle.table_uri,
-                        hint="is the disk full, or the home read-only?") from None
+    with told("commit failed", handle.table_uri, "is the disk full or read-only, or the storage down?"):
+        try:
+            handle.create_write_transaction(list(actions), "append", handle.schema(),
+                                            commit_properties=CommitProperties(app_transactions=transactions))
+        except CommitFailedError as wrong:
+            raise CommitConflictError(f"another writer committed first ({first_line(wrong)})",
+                                      where=handle.table_uri) from None
 
 
 def read_transactions(log_folder: Folder, version: int, known: Transactions | None = None) -> Transactions:

@@ -144,7 +144,7 @@ def test_what_another_library_wrote_can_be_made_durable(tmp_path: Path, monkeypa
         (tmp_path / name).write_bytes(b".")
     synced: list[str] = []
     monkeypatch.setattr("os.fsync", lambda descriptor: synced.append(os.readlink(f"/proc/self/fd/{descriptor}")))
-    LocalFolder(tmp_path).sync(["1", "2"])
+    LocalFolder(tmp_path).sync(["1", "2", "none"])
     assert synced == [str(tmp_path / "1"), str(tmp_path / "2"), str(tmp_path)]
 
 

@@ -1,0 +1,35 @@
+"""What of a table's log is on disk. The library writes entries and checkpoints without syncing them; a flush must not
+be believed before a power cut cannot take it back.
+
+Order: a data file is synced before an entry names it (`lake/files.py`); the entry and its folder before the commit
+returns; entries of others before anything is built on them. An entry that a power cut left empty holds nothing: the
+library takes it for a commit without actions, so its rows are written again from the log.
+"""
+
+from __future__ import annotations
+
+from artifacts.folder import Folder
+from lake.transactions import LOG, entry_name
+from schemas.errors import LakeError
+
+_LOOK_BACK = 200
+"""Entries that are synced when a table is opened: what another process may have left unsynced when it died."""
+
+
+class Durable:
+    """How far the log of one table is known to be on disk."""
+
+    def __init__(self, table: Folder) -> None:
+        self._log = table.at(LOG)
+        self._version = -1
+
+    def reach(self, version: int) -> None:
+        """Sync what was written up to this version and was not synced yet. Raises LakeError."""
+        numbers = range(max(self._version + 1, version - _LOOK_BACK), version + 1)
+        checkpoints = [f"{number:020d}.checkpoint.parquet" for number in numbers]
+        try:
+            self._log.sync([*map(entry_name, numbers), *checkpoints, "_last_checkpoint"])
+        except OSError as wrong:
+            raise LakeError(f"a commit is not safe from a power cut ({wrong.strerror})", where=self._log.url,
+                            hint="is the disk full, or failing?") from None
+        self._version = version
