@@ -1,4 +1,7 @@
-"""Events of a log in the order of their times: the last few, or all since a moment, and then those that come."""
+"""Events of a log: the last few, or all since a moment, and then those that come.
+
+Within a partition they keep its order; partitions are merged by the times of their events.
+"""
 
 from __future__ import annotations
 

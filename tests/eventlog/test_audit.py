@@ -247,7 +247,8 @@ def test_payloads_and_types_are_judged(log: EventLog, log_settings: Settings) ->
         event("bare", 0, STARTED), bare(1, wire_type("turn.generated"), b""),
         bare(2, wire_type("turn.generated"), b"\x81\xa4turn\xa1x"), event("bare", 3, turn(0, float("nan"))),
         event("bare", 4, unequal), bare(5, wire_type("mood.noted"), b"?"),
-        bare(6, wire_type("turn.generated", 7), b"?"), bare(7, "com.example.ping", b"?"), event("bare", 8, CancelRequested(episode_id="x"))]).result()
+        bare(6, wire_type("turn.generated", 7), b"?"), bare(7, "com.example.ping", b"?"),
+        event("bare", 8, CancelRequested(episode_id="x"))]).result()
     audit = audited(log_settings)
     assert audit.counts == {("schema violation", True): 4, ("unknown type", False): 2, ("foreign type", True): 1,
                             ("wrong topic", True): 1}
