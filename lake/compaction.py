@@ -31,8 +31,10 @@ if TYPE_CHECKING:
 
 MAX_FILES = 16
 """Files of one tier that may live side by side: what a query has to open."""
-_TIERS = (1 << 20, 16 << 20, 128 << 20)
+_TIERS = (1 << 20, 16 << 20, 64 << 20)
 """Upper bounds of the size classes in bytes. Larger files are left alone."""
+_MERGED_BYTES = 2 * _TIERS[-1]
+"""A merge fills its files so far: all but the last of them leave the classes for good."""
 _COUNTER = "headrace/compaction"
 
 
@@ -58,7 +60,7 @@ def merge(handle: DeltaTable, folder: Folder, files: Sequence[LiveFile]) -> None
     from deltalake import Transaction
     from deltalake.transaction import RemoveAction
 
-    added = [_merged(folder, group) for group in _groups(files)]
+    added = [_merged(folder, group) for group in groups(files)]
     now = time.time_ns() // 1_000_000
     removed = [RemoveAction(file.path, data_change=False, deletion_timestamp=now, size=file.size, partition_values={})
                for file in files]
@@ -66,10 +68,10 @@ def merge(handle: DeltaTable, folder: Folder, files: Sequence[LiveFile]) -> None
     commit(handle, [*added, *removed], [Transaction(_COUNTER, counter)])
 
 
-def _groups(files: Sequence[LiveFile]) -> Iterator[list[LiveFile]]:
+def groups(files: Sequence[LiveFile]) -> Iterator[list[LiveFile]]:
     group: list[LiveFile] = []
     for file in files:
-        if group and sum(member.size for member in group) + file.size > _TIERS[-1]:
+        if group and sum(member.size for member in group) + file.size > _MERGED_BYTES:
             yield group
             group = []
         group.append(file)

@@ -12,8 +12,8 @@ import pytest
 from artifacts.store import DirectoryStore
 from consumers.folding import Folding
 from lake import open_lake
-from lake.compaction import MAX_FILES, all_small, merge
-from lake.files import live_files
+from lake.compaction import MAX_FILES, all_small, due, groups, merge
+from lake.files import LiveFile, live_files
 from lake.lake import Lake
 from lake.relations import empty_columns
 from lake.tables import WriterTable, open_table
@@ -174,3 +174,12 @@ def test_token_columns_are_encoded_for_what_they_are(lake: Lake, artifacts: Dire
     assert "BYTE_STREAM_SPLIT" in columns["logprobs.list.element"].encodings
     assert "RLE_DICTIONARY" in columns["generated_tokens.list.element"].encodings
     assert {column.compression for column in columns.values()} == {"ZSTD"}
+
+
+def test_a_merged_file_is_large_enough_to_be_left_alone() -> None:
+    """Else every compaction would write the largest files anew."""
+    files = [LiveFile(f"{number}", (20 << 20) + number, 1) for number in range(MAX_FILES + 1)]
+    assert due(files) == all_small(files) == files
+    merged = [LiveFile("merged", sum(file.size for file in group), 1) for group in groups(files)]
+    assert all_small(merged[:-1]) == []
+    assert max(file.size for file in merged) <= 128 << 20
