@@ -62,7 +62,7 @@ def _append_once(table: WriterTable, rows: pa.Table, end: Positions, events: Wri
     left = [part for part in parts if table.position(part) is None or end[part] > (table.position(part) or 0)]
     if rows.num_rows:
         table.append(rows, {part: end[part] for part in left})
-    return {part: max(end[part], table.position(part) or 0) for part in parts}
+    return {part: table.position(part) or 0 for part in parts}
 
 
 def _missing(rows: pa.Table, part: TopicPartition, position: int) -> pa.Array:

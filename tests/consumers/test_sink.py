@@ -21,7 +21,7 @@ from schemas.errors import LakeError
 from schemas.events import StepCompleted, ToolCalled, ToolReturned
 from schemas.settings import Settings
 from schemas.topics import TOPICS
-from tests.lake.histories import Story, flush_of, rows, whole_story
+from tests.lake.histories import IDENTITY, Story, flush_of, pour, records_of, rows, whole_story
 
 
 @pytest.fixture
@@ -185,6 +185,31 @@ def test_a_failed_write_is_made_good(
     assert not failing
     assert sorted(rows(lake, "select id from events")) == sorted((event.id,) for _, event in story.told)
     assert lake.verify() == []
+
+
+def test_a_half_flush_that_a_longer_one_made_good_leaves_a_whole_lake(
+        lake: Lake, artifacts: DirectoryStore, settings: Settings, story: Story,
+        monkeypatch: pytest.MonkeyPatch) -> None:
+    """All of the longer one's dead letters are there already, so their table does not move."""
+    story.start("e")
+    story.told[-1] = ("trajectories", story.told[-1][1]._replace(data=b"\xc1"))
+    half = records_of(story.told)
+    story.turn("e")
+    whole = records_of(story.told)
+
+    def die(name: str) -> None:
+        if name == "sink:after_table:dead_letters":
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr("lake.commit.hit", die)
+    with pytest.raises(KeyboardInterrupt):
+        pour(lake, artifacts, half)
+    monkeypatch.undo()
+    pour(open_lake(settings, artifacts), artifacts, whole)
+    again = open_lake(settings, artifacts)
+    again.bind(IDENTITY)
+    assert rows(again, "select count(*) from dead_letters") == [(1,)]
+    assert again.verify() == []
 
 
 def test_heavy_turns_are_flushed_before_they_pile_up(
