@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from schemas.envelope import Event
+from schemas.envelope import MAX_EVENT_BYTES, Event
 from schemas.errors import LogError, SchemaError
 from schemas.topics import TOPICS
 
-MAX_EVENT_BYTES = 32 << 20
 _LARGEST_SEQUENCE = 10**12 - 1
 
 

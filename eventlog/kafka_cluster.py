@@ -21,7 +21,7 @@ import kafka
 import kafka.errors
 from kafka.net.compat import KafkaNetClient
 
-from eventlog.checks import MAX_EVENT_BYTES
+from schemas.envelope import MAX_EVENT_BYTES
 from schemas.errors import ConfigError, HeadraceError, LogError, LogRecreatedError, UnavailableError
 from schemas.topics import REQUESTS, TOPICS, TRAJECTORIES, partitions_of
 

@@ -139,6 +139,9 @@ def told_as(wrong: apsw.Error, path: Path) -> HeadraceError:
     match wrong:
         case apsw.NotADBError() | apsw.CorruptError() | apsw.FormatError():
             return LogDamagedError(f"log file is corrupt ({wrong})", where=where, hint=_restore_hint(path))
+        case apsw.IOError():
+            return LogError(f"disk failed under the log ({wrong})", where=where,
+                            hint="check the disk and its limits; nothing that was acknowledged is lost")
         case apsw.FullError():
             return LogError("disk is full", where=where, hint="free space; nothing that was acknowledged is lost")
         case apsw.ReadOnlyError():

@@ -18,7 +18,7 @@ import apsw
 from eventlog.log import TopicPartition
 from eventlog.sqlite_writer import Topic, Writer
 from schemas.errors import LogError
-from schemas.ids import new_id, now_us
+from schemas.ids import new_id, wall_us
 
 LEASE_S = 6.0
 MAX_POLL_INTERVAL_S = 300.0
@@ -118,14 +118,14 @@ class Membership:
         self._writer.run(self._write_member).result()
 
     def _write_member(self, connection: apsw.Connection) -> None:
-        row = (self.group, self.member, self._session, " ".join(self._partitions), now_us(), self._lease_us)
+        row = (self.group, self.member, self._session, " ".join(self._partitions), wall_us(), self._lease_us)
         connection.execute("insert or replace into members values (?, ?, ?, ?, ?, ?)", row)
         _bump(connection, self.group)
 
     def _renew(self, connection: apsw.Connection) -> None:
         if time.monotonic() - self._polled < MAX_POLL_INTERVAL_S:
             connection.execute("update members set renewed_us = ? where grp = ? and member = ? and session = ?",
-                               (now_us(), self.group, self.member, self._session))
+                               (wall_us(), self.group, self.member, self._session))
 
     def _settle(self, connection: apsw.Connection, held: frozenset[TopicPartition]) -> dict[TopicPartition, int | None]:
         key = (self.group, self.member)
@@ -164,7 +164,7 @@ class Membership:
 
 def live_members(connection: apsw.Connection, group: str, keep: str = "") -> dict[str, list[str]]:
     """Live members and what they read. A clock that stepped back makes a lease look old too; it heals on renewal."""
-    now = now_us()
+    now = wall_us()
     rows = connection.execute("select member, topics, renewed_us, lease_us from members where grp = ?", (group,))
     return {member: topics.split(" ") for member, topics, renewed, lease in rows
             if member == keep or abs(now - renewed) < lease}

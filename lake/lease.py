@@ -20,7 +20,7 @@ import msgspec
 
 from artifacts.folder import Folder
 from schemas.errors import LakeError
-from schemas.ids import new_id, now_us
+from schemas.ids import new_id, wall_us
 
 FILE = "maintenance.json"
 TERM_S = 30.0
@@ -34,7 +34,7 @@ class Held(msgspec.Struct, frozen=True):
 
     def over(self, term_s: float) -> bool:
         """Nobody's, or out of time. A time that no holder could have written comes from a clock that was wrong."""
-        left_s = (self.until - now_us()) / 1e6
+        left_s = (self.until - wall_us()) / 1e6
         return not self.owner or left_s <= 0 or left_s > 2 * term_s
 
 
@@ -49,7 +49,7 @@ class Lease:
 
     def take(self, expected: bytes | None) -> bool:
         now = time.monotonic()
-        data = msgspec.json.encode(Held(self._owner, self._task, now_us() + int(1e6 * self._term_s)))
+        data = msgspec.json.encode(Held(self._owner, self._task, wall_us() + int(1e6 * self._term_s)))
         if not self._folder.replace(FILE, data, expected):
             return False
         self._data, self._renewed = data, now

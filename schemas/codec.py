@@ -10,7 +10,7 @@ import math
 
 import msgspec
 
-from schemas.envelope import Event, split_type, wire_type
+from schemas.envelope import MAX_EVENT_BYTES, Event, split_type, wire_type
 from schemas.errors import SchemaError
 from schemas.events import PAYLOADS, Payload, TurnGenerated
 from schemas.ids import new_id
@@ -25,7 +25,16 @@ _TYPES = {payload: wire_type(payload.NAME, payload.VERSION) for payload in PAYLO
 
 def make_event(payload: Payload, *, subject: str, source: str, time_us: int, sequence: int = 0,
                event_id: str | None = None) -> Event:
-    """The event that carries `payload`. Facts that may be written twice give a repeatable `event_id`."""
+    """The event that carries `payload`. Facts that may be written twice give a repeatable `event_id`.
+
+    Raises SchemaError for a value that is too large for an event, before it is copied.
+    """
+    for name in payload.__struct_fields__:
+        value = getattr(payload, name)
+        if type(value) in (bytes, str) and len(value) > MAX_EVENT_BYTES:
+            raise SchemaError("value is too large for an event", where=f"{payload.NAME} of {subject}, field {name}",
+                              value=f"{len(value)} bytes",
+                              hint=f"at most {MAX_EVENT_BYTES} bytes; large values go to the artifact store")
     return Event(id=event_id or new_id(), source=source, type=_TYPES[type(payload)], subject=subject,
                  sequence=sequence, time_us=time_us, data=_ENCODER.encode(payload))
 

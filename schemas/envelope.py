@@ -16,6 +16,8 @@ from schemas.errors import SchemaError
 
 CONTENT_TYPE = "application/msgpack"
 TYPE_PREFIX = "headrace."
+MAX_EVENT_BYTES = 32 << 20
+"""Of a payload. Larger values go to the artifact store, and events name them."""
 _SEQUENCE_DIGITS = 12
 _LARGEST_SEQUENCE = 2**63 - 1
 _VERSION = re.compile("[1-9][0-9]{0,8}")

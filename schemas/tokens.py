@@ -6,7 +6,6 @@ Ids are little-endian int32, logprobs little-endian float32, so a generated toke
 from __future__ import annotations
 
 import hashlib
-import math
 import sys
 from array import array
 from collections.abc import Iterable, Sequence
@@ -14,6 +13,10 @@ from typing import Any
 
 from schemas.errors import SchemaError
 from schemas.ids import DIGEST_PREFIX
+
+_LARGEST_ID = 2**31 - 1
+_LARGEST_FLOAT = 3.4e38
+"""Of float32: a larger one would become an infinity."""
 
 
 def _buffer(kind: str, values: Iterable[float]) -> bytes:
@@ -66,7 +69,10 @@ class PrefixDigest:
 
 
 def check_generated(ids: Sequence[int], logprobs: Sequence[float] | None, where: str) -> None:
-    """Refuse, at the producer, logprobs that do not match their tokens or are not finite."""
+    """Refuse, at the producer, ids that are none, and logprobs that do not match their tokens or are not finite."""
+    for index, token in enumerate(ids):
+        if not 0 <= token <= _LARGEST_ID:
+            raise SchemaError("token id is out of range", where=f"{where}.generated[{index}]", value=token)
     if logprobs is None:
         return
     if len(logprobs) != len(ids):
@@ -74,5 +80,5 @@ def check_generated(ids: Sequence[int], logprobs: Sequence[float] | None, where:
             f"{len(ids)} generated tokens but {len(logprobs)} logprobs", where=where,
             hint="a policy must return one logprob for each sampled token")
     for index, value in enumerate(logprobs):
-        if not math.isfinite(value):
+        if not -_LARGEST_FLOAT < value < _LARGEST_FLOAT:
             raise SchemaError("logprob is not finite", where=f"{where}.logprobs[{index}]", value=value)

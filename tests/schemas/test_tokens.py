@@ -69,9 +69,12 @@ def test_logprobs_are_checked_where_they_are_made() -> None:
     with pytest.raises(SchemaError, match="2 generated tokens but 1 logprobs at turn 3") as caught:
         check_generated([1, 2], [-0.1], "turn 3")
     assert "one logprob for each sampled token" in caught.value.paragraph()
-    for wrong in (math.nan, math.inf, -math.inf):
+    for wrong in (math.nan, math.inf, -math.inf, -1e39):
         with pytest.raises(SchemaError, match=r"logprob is not finite at turn 3\.logprobs\[1\]"):
             check_generated([1, 2], [-0.1, wrong], "turn 3")
+    for token in (-1, 2**31):
+        with pytest.raises(SchemaError, match=r"token id is out of range at turn 3\.generated\[1\]"):
+            check_generated([1, token], None, "turn 3")
 
 
 @given(st.integers(0, 3000), st.integers(0, 3000), st.text(max_size=300), st.integers(0, 2**31 - 1))
