@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from artifacts.store import ArtifactStore
-from schemas.codec import decode_payload, make_event
+from schemas.codec import make_event, readable_payload
 from schemas.enums import Disposition
 from schemas.events import ArtifactRef, BatchSealed
 from schemas.ids import digest, now_us, stable_id
@@ -74,14 +74,15 @@ def seal(run_id: str, spec: BatchSpec, *, lake: Lake, artifacts: ArtifactStore, 
     artifacts.put(built.batch, BATCH_MEDIA_TYPE)
     manifest = artifacts.put(encode_manifest(built.manifest), MEDIA_TYPE)
     event = make_event(_sealed(built.manifest, manifest), subject=run_id, source=f"headrace/sealer/{run_id}",
-                       time_us=now_us(), event_id=sealed_id(run_id, step))
+                       time_us=now_us(), event_id=sealed_id(run_id, step, manifest.digest))
     log.append(TRAINING, [event]).result()
     # Another sealer may have been first.
     return _sealed_since(run_id, step, log, snapshot)
 
 
-def sealed_id(run_id: str, step: int) -> str:
-    return stable_id("batch.sealed", run_id, step)
+def sealed_id(run_id: str, step: int, manifest: str) -> str:
+    """With the manifest's digest: an event that bears the id already can only say the same."""
+    return stable_id("batch.sealed", run_id, step, manifest)
 
 
 def next_step(run_id: str, lake: Lake, artifacts: ArtifactStore,
@@ -94,16 +95,17 @@ def next_step(run_id: str, lake: Lake, artifacts: ArtifactStore,
 
 
 def _sealed_since(run_id: str, step: int, log: EventLog, snapshot: Mapping[str, int]) -> BatchSealed | None:
-    """The step's `batch.sealed` in the part of the log that the snapshot does not hold."""
-    wanted, part = sealed_id(run_id, step), (TRAINING, 0)
+    """The step's first readable `batch.sealed` in the part of the log that the snapshot does not hold."""
+    part = (TRAINING, 0)
     end = log.ends([TRAINING])[part]
     reader = log.subscribe([TRAINING], start={part: snapshot.get(f"{TRAINING}-0", 0)})
     try:
         while reader.position(part) < end:
             for record in reader.poll():
-                if record.event is not None and record.event.id == wanted:
-                    payload = decode_payload(record.event)
-                    assert isinstance(payload, BatchSealed)
+                if record.event is None or record.event.subject != run_id:
+                    continue
+                payload = readable_payload(record.event)
+                if isinstance(payload, BatchSealed) and (payload.run_id, payload.step) == (run_id, step):
                     return payload
     finally:
         reader.close()

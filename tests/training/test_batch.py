@@ -9,11 +9,13 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from schemas.envelope import Event, wire_type
 from schemas.events import BatchSealed, Sampling
+from schemas.ids import digest, stable_id
 from tests.training.world import OTHER_PREFIX, RUN, SECOND, World
 from training.accounts import close_books
 from training.advantages import group_advantages
-from training.batch import seal
+from training.batch import seal, sealed_id
 from training.batch_file import decode_batch
 from training.manifest import Manifest, load_manifest
 from training.spec import BatchSpec
@@ -102,6 +104,19 @@ def test_a_step_is_sealed_once_whoever_asks_and_however_often(world: World):
     assert second is not None and second.step == 1
     both = [load_manifest(sealed.manifest.digest, world.artifacts) for sealed in (first, second)]
     assert set(said(both[0])).isdisjoint(said(both[1]))
+
+
+@pytest.mark.parametrize("sunk", [False, True])
+def test_garbage_that_bears_the_name_of_a_batch_does_not_stop_a_step(world: World, sunk: bool):
+    world.group("a", [1.0, 0.0])
+    world.group("b", [1.0, 0.0])
+    for name in (sealed_id(RUN, 0, digest(b"")), stable_id("batch.sealed", RUN, 0)):
+        world.log.append("training", [Event(name, "test", wire_type("batch.sealed"), RUN, 0, 1, b"\xc1")]).result()
+    if sunk:
+        world.sink()
+    sealed = seal(RUN, SMALL, lake=world.lake, artifacts=world.artifacts, log=world.log) if sunk else seal_next(world)
+    assert sealed is not None and sealed.step == 0
+    assert seal(RUN, SMALL, lake=world.lake, artifacts=world.artifacts, log=world.log) == sealed
 
 
 def test_failed_members_leave_their_group_usable_and_keep_their_own_disposition(world: World):
