@@ -1,7 +1,7 @@
-"""What every benchmark shares: its options, interleaved rounds, made-up turns, and the one line that answers a question.
+"""What every benchmark shares: options, interleaved rounds, made-up turns, and the one line that answers a question.
 
-A line is `{"question", "value", "unit", "target", "holds", "against", "rounds"}`. `target` is written as `>= 0.7`; where
-there is none, or nothing could be measured (`value` null, `against` says why), `holds` is null.
+A line is `{"question", "value", "unit", "target", "holds", "against", "rounds"}`. `target` is written as `>= 0.7`;
+where there is none, or nothing could be measured (`value` null, `against` says why), `holds` is null.
 """
 
 from __future__ import annotations

@@ -76,8 +76,8 @@ def embedded(batches: Sequence[Sequence[Event]], rounds: int) -> list[bool]:
     rate = count / quantile(taken["log"], 0.5)
     ends = f"raw apsw: {bare:.0f}/s, the log: {rate:.0f}/s"
     return [
-        answer("embedded log, durable appends of 100 events of 2 kB, against raw apsw", ratio(taken["apsw"], taken["log"]),
-               "x", ">= 0.7", ends, rounds),
+        answer("embedded log, durable appends of 100 events of 2 kB, against raw apsw",
+               ratio(taken["apsw"], taken["log"]), "x", ">= 0.7", ends, rounds),
         answer("embedded log, the same appends without waiting in between", count / quantile(taken["piped"], 0.5),
                "events/s", None, ends, rounds)]
 

@@ -7,14 +7,12 @@ The tiny policy against the scripted reference, which shows what sampling itself
 
 from __future__ import annotations
 
-import argparse
-import json
 import statistics
-import tempfile
+import sys
 import threading
-import time
-from collections.abc import Callable
 from pathlib import Path
+
+from harness import answer, parser, scratch, timed
 
 from artifacts import open_store
 from eventlog import open_log
@@ -27,26 +25,22 @@ from schemas.settings import Settings
 from tasks.tools import training_tasks
 
 CONCURRENCY = 128
-TARGET = 40.0
+TARGET = ">= 40"
 """Episodes a second on two cores: a demo step of 128 takes about three seconds."""
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--quick", action="store_true")
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--model", type=Path, default=TINY_BASE)
-    parser.add_argument("--sandbox", default="bubblewrap")
-    options = parser.parse_args()
-    rounds = 1 if options.quick else 5
-    with tempfile.TemporaryDirectory(prefix="headrace-benchmark-") as home:
-        rates = measure(Settings(home=home, sandbox_backend=options.sandbox, producer_concurrency=CONCURRENCY),
-                        ["scripted:reference", f"transformers:{options.model}"], rounds, options.seed)
+def main() -> int:
+    options = parser(__doc__)
+    options.add_argument("--model", type=Path, default=TINY_BASE)
+    options.add_argument("--sandbox", default="bubblewrap")
+    chosen = options.parse_args()
+    rounds = 1 if chosen.quick else 5
+    with scratch() as home:
+        rates = measure(Settings(home=home, sandbox_backend=chosen.sandbox, producer_concurrency=CONCURRENCY),
+                        ["scripted:reference", f"transformers:{chosen.model}"], rounds, chosen.seed)
     scripted, sampled = (statistics.median(rates[name]) for name in rates)
-    print(json.dumps({
-        "question": "episodes a second of one producer, tiny policy, concurrency 128", "value": round(sampled, 1),
-        "unit": "1/s", "target": TARGET, "holds": sampled >= TARGET, "against": {"scripted": round(scripted, 1)},
-        "rounds": rounds}))
+    return 0 if answer("episodes a second of one producer, tiny policy, concurrency 128", sampled, "1/s", TARGET,
+                       f"scripted: {scripted:.1f}/s", rounds) else 1
 
 
 def measure(settings: Settings, policies: list[str], rounds: int, seed: int) -> dict[str, list[float]]:
@@ -73,11 +67,5 @@ def measure(settings: Settings, policies: list[str], rounds: int, seed: int) -> 
         log.close()
 
 
-def timed(function: Callable[[], None]) -> float:
-    started = time.monotonic()
-    function()
-    return time.monotonic() - started
-
-
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

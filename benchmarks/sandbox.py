@@ -1,19 +1,21 @@
 """What a sandbox costs: a life (acquire, run, dispose), a command in an open one, a snapshot; alone and by 8 threads.
 
-One JSON line per question. Run it on a quiet machine: a life is mostly process starts.
+    python benchmarks/sandbox.py [--quick] [--seed S]
+
+Run it on a quiet machine: a life is mostly process starts. Nothing is drawn at random, so the seed changes nothing.
 """
 
 from __future__ import annotations
 
-import argparse
-import json
 import os
 import statistics
 import subprocess
-import tempfile
+import sys
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+
+from harness import answer, parser, quantile, scratch
 
 from artifacts import open_store
 from sandboxes import open_backend
@@ -25,21 +27,18 @@ SCRIPT = ["/bin/sh", "-c", "echo $((6 * 7))"]
 BATCH = 20
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--quick", action="store_true")
-    parser.add_argument("--seed", type=int, default=0)
-    rounds = 5 if parser.parse_args().quick else 25
-    with tempfile.TemporaryDirectory() as home:
+def main() -> int:
+    rounds = 5 if parser(__doc__).parse_args().quick else 25
+    with scratch() as home:
         settings = Settings(home=home)
         backend = open_backend(settings, open_store(settings))
         try:
-            measure(backend, rounds)
+            return 0 if all(measure(backend, rounds)) else 1
         finally:
             backend.close()
 
 
-def measure(backend: Backend, rounds: int) -> None:
+def measure(backend: Backend, rounds: int) -> list[bool]:
     """All rounds interleaved, so that every question meets the same machine."""
     opened = backend.acquire(SPEC)
     taken: dict[str, list[float]] = {}
@@ -53,17 +52,20 @@ def measure(backend: Backend, rounds: int) -> None:
         taken.setdefault("threads", []).append(threaded(backend))
         taken.setdefault("cpu", []).append(processor_time(backend))
     opened.close()
-    say("life of a sandbox, p50", quantile(taken["life"], 0.5), "ms", 8.0, rounds)
-    say("life of a sandbox, p95", quantile(taken["life"], 0.95), "ms", None, rounds)
-    say("command in an open sandbox, p50", quantile(taken["exec"], 0.5), "ms", 2.0, rounds)
-    say("command in an open sandbox, p95", quantile(taken["exec"], 0.95), "ms", None, rounds)
-    say("the same command without a sandbox, p50", quantile(taken["process"], 0.5), "ms", None, rounds)
-    say("command in a sandbox against one without", quantile(taken["exec"], 0.5) / quantile(taken["process"], 0.5), "x",
-        None, rounds, against="subprocess.run")
-    say("acquire and close, p50", quantile(taken["acquire"], 0.5), "ms", None, rounds)
-    say("snapshot of an unchanged small workspace, p50", quantile(taken["snapshot"], 0.5), "ms", 3.0, rounds)
-    say("lives a second, 8 threads", statistics.median(taken["threads"]), "1/s", None, rounds)
-    say("processor time of a life, all processes", statistics.median(taken["cpu"]), "ms", None, rounds)
+    p50 = {name: quantile(values, 0.5) for name, values in taken.items()}
+    bare = f"subprocess.run: p50 {p50['process']:.2f} ms"
+
+    def tail(name: str) -> str:
+        return f"p95 {quantile(taken[name], 0.95):.2f} ms"
+
+    return [
+        answer("life of a sandbox, p50", p50["life"], "ms", "<= 8", tail("life"), rounds),
+        answer("command in an open sandbox, p50", p50["exec"], "ms", "<= 2", tail("exec"), rounds),
+        answer("command in a sandbox against one without", p50["exec"] / p50["process"], "x", None, bare, rounds),
+        answer("acquire and close, p50", p50["acquire"], "ms", None, tail("acquire"), rounds),
+        answer("snapshot of an unchanged workspace, p50", p50["snapshot"], "ms", "<= 3", tail("snapshot"), rounds),
+        answer("lives a second, 8 threads", statistics.median(taken["threads"]), "1/s", None, None, rounds),
+        answer("processor time of a life, all processes", statistics.median(taken["cpu"]), "ms", None, None, rounds)]
 
 
 def life(backend: Backend) -> None:
@@ -101,14 +103,5 @@ def _processor_time(backend: Backend) -> float:
     return time.process_time() + ticks / os.sysconf("SC_CLK_TCK")
 
 
-def quantile(values: list[float], part: float) -> float:
-    return sorted(values)[min(len(values) - 1, int(len(values) * part))]
-
-
-def say(question: str, value: float, unit: str, target: float | None, rounds: int, against: str | None = None) -> None:
-    print(json.dumps({"question": question, "value": round(value, 3), "unit": unit, "target": target,
-                      "holds": None if target is None else value <= target, "against": against, "rounds": rounds}))
-
-
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

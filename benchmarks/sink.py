@@ -244,13 +244,13 @@ def commits(seed: int, count: int, last: int) -> list[bool]:
         for _ in range(count - last):
             old.one()
         both = interleaved(last, {"old": old.one, "young": young.one})
-    beside = quantile(both["old"], 0.5) / quantile(both["young"], 0.5)
-    first = quantile(old.waits[:last], 0.5)
-    told = (f"the first {last} of a new lake, side by side: p50 {1e3 * quantile(both['young'], 0.5):.1f} ms; last: p50 "
-            f"{1e3 * quantile(both['old'], 0.5):.1f} ms, p95 {1e3 * quantile(both['old'], 0.95):.1f} ms; its own first: "
-            f"p50 {1e3 * first:.1f} ms; maintenance adds {1e3 * old.maintained_s / count:.1f} ms on average, at most "
-            f"{1e3 * old.longest_s:.0f} ms")
-    return [answer(f"commit p50 after {count} commits, against the first {last}", beside, "x", "<= 2", told, last),
+    sets = (both["young"], both["old"], old.waits[:last])
+    young_ms, old_ms, first_ms = (1e3 * quantile(waits, 0.5) for waits in sets)
+    told = (f"p50 of the first {last} of a new lake, side by side: {young_ms:.1f} ms; of the last: {old_ms:.1f} ms; "
+            f"of its own first: {first_ms:.1f} ms; maintenance adds {1e3 * old.maintained_s / count:.1f} ms on "
+            f"average, at most {1e3 * old.longest_s:.0f} ms")
+    question = f"commit p50 after {count} commits, against the first {last}"
+    return [answer(question, old_ms / young_ms, "x", "<= 2", told, last),
             answer(f"live small files of a table during {count} commits, at most", old.small_files, "files", "<= 64",
                    f"under {SMALL_BYTES >> 20} MiB; {old.files} live files of all sizes at the end", count)]
 

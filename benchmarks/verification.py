@@ -1,17 +1,20 @@
 """What a verdict costs: tool tasks and function tasks, in fresh sandboxes, one at a time and two at once.
 
-One JSON line per question. Run it on a quiet machine: a verdict is mostly the life of its sandboxes.
+    python benchmarks/verification.py [--quick] [--seed S]
+
+Run it on a quiet machine: a verdict is mostly the life of its sandboxes. The seed changes nothing.
 """
 
 from __future__ import annotations
 
-import argparse
 import json
 import statistics
-import tempfile
+import sys
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+
+from harness import answer, parser, scratch
 
 from artifacts import open_store
 from artifacts.store import ArtifactStore
@@ -28,22 +31,20 @@ CHECKED = Task(task_id="bench-check", kind="coding", set="bench", prompt="", hid
     "check": "def check(candidate):\n" + "".join(f"    assert candidate({n}) == {n + 1}\n" for n in range(7))})
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--quick", action="store_true")
-    parser.add_argument("--seed", type=int, default=0)
-    rounds = 3 if parser.parse_args().quick else 9
-    with tempfile.TemporaryDirectory() as home:
+def main() -> int:
+    rounds = 3 if parser(__doc__).parse_args().quick else 9
+    with scratch() as home:
         settings = Settings(home=home)
         artifacts = open_store(settings)
         backend = open_backend(settings, artifacts)
         try:
-            measure(artifacts, backend, rounds)
+            return 0 if all(measure(artifacts, backend, rounds)) else 1
         finally:
             backend.close()
 
 
-def measure(artifacts: ArtifactStore, backend: Backend, rounds: int) -> None:
+def measure(artifacts: ArtifactStore, backend: Backend, rounds: int) -> list[bool]:
+    held = []
     box = next(task for task in builtin_sets()["tools"]() if task.hidden["family"] == "calc")
     tests = builtin_sets()["coding"]()[0]
     source = json.loads(tests.reference[0])["arguments"]["content"]
@@ -60,9 +61,10 @@ def measure(artifacts: ArtifactStore, backend: Backend, rounds: int) -> None:
 
         judge(0)
         alone = statistics.median(spent(judge, count, 1) for _ in range(rounds))
-        answer(f"{name}: duration", alone * 1e3, "ms", target, rounds)
+        held.append(answer(f"{name}: duration", alone * 1e3, "ms", f"<= {target:.0f}", None, rounds))
         rate = statistics.median(1 / spent(judge, count, 2) for _ in range(rounds))
-        answer(f"{name}: rate of two workers", rate, "1/s", 1e3 / target, rounds)
+        held.append(answer(f"{name}: rate of two workers", rate, "1/s", f">= {1e3 / target:.0f}", None, rounds))
+    return held
 
 
 def hand_in(task: Task, files: dict[str, str], artifacts: ArtifactStore, backend: Backend) -> str:
@@ -87,11 +89,5 @@ def spent(judge: Callable[[int], None], count: int, workers: int) -> float:
         return (time.perf_counter() - began) / count
 
 
-def answer(question: str, value: float, unit: str, target: float, rounds: int) -> None:
-    holds = value <= target if unit == "ms" else value >= target
-    print(json.dumps({"question": question, "value": round(value, 2), "unit": unit, "target": target, "holds": holds,
-                      "against": None, "rounds": rounds}), flush=True)
-
-
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

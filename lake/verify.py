@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from lake.snapshot import snapshot_of
 from lake.tables import table_exists
+from schemas.errors import LakeError
 from schemas.tables import TABLES
 
 if TYPE_CHECKING:
@@ -125,16 +126,29 @@ def problems(lake: Lake) -> Iterator[str]:
         yield f"the table `events` is gone, but there are {', '.join(left)}: `headrace lake rebuild` builds all anew"
         return
     snapshot = snapshot_of(positions)
-    yield from _told(lake.sql(_OFFSETS, snapshot, {
-        "topics": [topic for topic, _ in positions], "partitions": [number for _, number in positions],
-        "offsets": list(positions.values())}) if positions else None)
-    for query in _CHECKS:
-        yield from _told(lake.sql(query, snapshot))
-    yield from _missing_evidence(lake, snapshot)
+    told: set[str] = set()
+    for query, asked in [(_OFFSETS, {
+            "topics": [topic for topic, _ in positions], "partitions": [number for _, number in positions],
+            "offsets": list(positions.values())})] * bool(positions) + [(query, None) for query in _CHECKS]:
+        try:
+            yield from _told(lake.sql(query, snapshot, asked))
+        except LakeError as wrong:  # Files or tables are gone: what can be asked without them still is.
+            if (text := f"{wrong}; {wrong.hint}") not in told:
+                yield text
+            told.add(text)
+    if not told:
+        yield from _missing_evidence(lake, snapshot)
 
 
-def _told(result: pa.Table | None) -> Iterator[str]:
-    found = result.column(0).to_pylist() if result is not None else []
+def behind(lake: Lake) -> list[tuple[str, int]]:
+    """Tables that lack rows of admitted events, and of how many."""
+    found = lake.sql(f"select split_part(line, ':', 1) as name, count(*)::bigint as n from ({_EVENT_WITHOUT_ROW}) "
+                     "t(line) group by 1 order by 1", snapshot_of(lake.positions()))
+    return [(row["name"], row["n"]) for row in found.to_pylist()]
+
+
+def _told(result: pa.Table) -> Iterator[str]:
+    found = result.column(0).to_pylist()
     yield from found[:_LISTED]
     if len(found) > _LISTED:
         yield f"... and {len(found) - _LISTED} more like: {found[0]}"
