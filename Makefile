@@ -4,12 +4,14 @@ PYTHON ?= $(shell for p in python3.11 python3; do $$p -c 'import sys; sys.exit(s
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+CAD := .venv-cad
+CAD_STAMP := $(CAD)/.installed
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: help setup system demo test lint kafka ui bench learning chaos docs clean
+.PHONY: help setup system demo test lint kafka ui learning chaos cad cad-test docs clean
 
 help:            ## these lines
-	@grep -E '^[a-z]+: .*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):[^#]*## ?/  make \1\t/' | expand -t 18
+	@grep -E '^[a-z-]+: .*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## ?/  make \1\t/' | expand -t 18
 
 setup: system $(STAMP)    ## virtual environment in .venv, with `.venv/bin/headrace`
 
@@ -27,7 +29,7 @@ $(STAMP): requirements/lock.txt requirements/bootstrap.txt pyproject.toml
 demo: setup      ## the whole loop on this machine: tasks, rollouts, verdicts, lake, batches, better weights
 	@$(BIN)/headrace demo $(ARGS)
 
-test: setup lint ## all tests; ARGS="-k name" selects
+test: setup lint $(if $(filter 1,$(HEADRACE_REQUIRE_REAL)),$(CAD_STAMP)) ## all tests; ARGS="-k name" selects
 	$(BIN)/python -m pytest $(ARGS)
 
 lint: setup      ## ruff, mypy, import contracts, generated docs
@@ -43,17 +45,24 @@ kafka: setup     ## a real Apache Kafka on loopback, from Maven jars; Ctrl-C end
 ui: setup        ## Dagster's pages over the home's instance
 	@$(BIN)/python -m pipelines.ui $(ARGS)
 
-bench: setup     ## all benchmarks: benchmarks/results.json and docs/benchmarks.md; ARGS="--quick" or names
-	@$(BIN)/python benchmarks/report.py $(ARGS)
-
 learning: setup  ## slow proof: three seeds climb, shuffled rewards do not
 	$(BIN)/python benchmarks/learning.py $(ARGS)
 
 chaos: setup     ## slow proof: 100 kills and pauses on each log, then the audit; ARGS="--seed 7 --kills 300"
 	$(BIN)/python -m tests.chaos.chaos $(ARGS)
 
+cad: $(CAD_STAMP) ## the environment of build123d programs (1 GB), apart from all else
+
+$(CAD_STAMP): requirements/cad.txt | $(STAMP)
+	@test -x $(CAD)/bin/python || $(PYTHON) -m venv --without-pip $(CAD)
+	$(BIN)/uv pip install --quiet --python $(CAD)/bin/python --compile-bytecode --require-hashes -r requirements/cad.txt
+	@touch $(CAD_STAMP)
+
+cad-test: setup cad ## slow proof: every CAD program of the shared cases against its measured reference
+	SCENE_ALL=1 $(BIN)/python -m pytest tests/verifiers/test_scene_programs.py $(ARGS)
+
 docs: setup      ## write docs/events.md, docs/tables.md and docs/commands.md from the code
 	$(BIN)/python docs/generate.py
 
 clean:           ## the virtual environment, caches, the homes of the demo and of learning
-	rm -rf $(VENV) .headrace .headrace-learning .kafka .pytest_cache .mypy_cache .ruff_cache .hypothesis *.egg-info
+	rm -rf $(VENV) $(CAD) .headrace .headrace-learning .kafka .pytest_cache .mypy_cache .ruff_cache .hypothesis *.egg-info

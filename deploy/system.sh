@@ -6,6 +6,9 @@ set -euo pipefail
 missing=()
 command -v bwrap >/dev/null || missing+=(bubblewrap)
 python3 -c 'import venv, ensurepip' 2>/dev/null || missing+=(python3-venv)
+if [ "${HEADRACE_REQUIRE_REAL:-}" = 1 ]; then
+    command -v openscad >/dev/null || missing+=(openscad)
+fi
 if [ "${1:-}" = kafka ] || [ "${HEADRACE_REQUIRE_REAL:-}" = 1 ]; then
     command -v java >/dev/null || missing+=(openjdk-17-jre-headless)
     command -v mvn >/dev/null || missing+=(maven)

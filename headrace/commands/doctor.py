@@ -52,10 +52,11 @@ def _findings(settings: Settings) -> Iterator[Finding]:
     for extra, modules in {
         "kafka": ["kafka", "crc32c", "zstandard"],
         "pipelines": ["dagster"],
-        "scene": ["trimesh"],
+        "scene": ["embreex", "manifold3d", "PIL", "scipy"],
         "train": ["torch", "megatron.core", "transformers"],
     }.items():
         yield _extra(extra, modules)
+    yield from _toolchains()
     java = shutil.which("java")
     yield Finding("java (make kafka)", bool(java), False, java or "apt-get install openjdk-17-jre-headless maven")
 
@@ -96,6 +97,13 @@ def _extra(extra: str, modules: list[str]) -> Finding:
     missing = [module for module in modules if not _importable(module)]
     detail = ", ".join(modules) if not missing else f"missing {', '.join(missing)}: pip install 'headrace[{extra}]'"
     return Finding(f"extra {extra}", not missing, False, detail)
+
+
+def _toolchains() -> Iterator[Finding]:
+    from verifiers.scene.toolchains import describe
+
+    for name, (works, detail) in describe().items():
+        yield Finding(f"{name} (scene)", works, False, detail)
 
 
 def _importable(module: str) -> bool:

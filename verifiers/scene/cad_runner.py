@@ -12,9 +12,9 @@ import sys
 import types
 from typing import Any
 
-_FINENESS = 5e-4
+_FINENESS = 1e-4
 """Largest distance between the mesh and the true surface, as a share of the model's diagonal."""
-_ANGLE = 0.15
+_ANGLE = 0.2
 _DISPLAYS = ("ocp_vscode", "cq_viewer", "yacv_server")
 
 

@@ -19,7 +19,7 @@ import numpy.typing as npt
 Point = tuple[float, float, float]
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
-MAX_TRIANGLES = 50_000
+MAX_TRIANGLES = 100_000
 MAX_COORDINATE = 1e9
 MERGE = 1e-8
 

@@ -22,6 +22,7 @@ _RESERVE_S = 10.0
 """Of the verdict's time, for what follows the program."""
 _LINES_KEPT = 20
 _WARNING = re.compile(r"(?i)^(warning|deprecated)\b|\b(user|runtime|deprecation|future)?warning:")
+_CHATTER = re.compile(r"cache|rendering time|^(ECHO|Contours|Top level object is a|Total)")
 _ADDRESS = re.compile(r"0x[0-9a-fA-F]{6,}")
 
 
@@ -79,5 +80,5 @@ def _complaints(result: ExecResult) -> tuple[list[str], list[str]]:
     text = _ADDRESS.sub("0x...", result.stderr.decode(errors="replace"))
     lines = [line.strip()[:300] for line in text.splitlines() if line.strip()]
     warnings = [line for line in lines if _WARNING.search(line)]
-    errors = [line for line in lines if line not in warnings and "rendering time" not in line]
+    errors = [line for line in lines if line not in warnings and not _CHATTER.search(line)]
     return warnings[:_LINES_KEPT], errors[-_LINES_KEPT:] if result.exit_code != 0 else []

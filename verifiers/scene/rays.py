@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from schemas.errors import UnavailableError
+from verifiers.scene.measures import cross, dot
 from verifiers.scene.mesh import Floats, Mesh, Point
 
 HINT = "pip install 'headrace[scene]'"
@@ -63,20 +64,25 @@ class Caster:
         self._scene = EmbreeScene()
         points = ((mesh.points - frame.centre) / frame.radius).astype(np.float32)
         TriangleMesh(self._scene, points, mesh.triangles.astype(np.int32))
+        a, b, c = mesh.corners()
+        normal = cross(b - a, c - a)
+        length = np.sqrt(dot(normal, normal))
+        self._normals = normal / np.where(length > 0, length, 1.0)[:, None]
 
     def shoot(self, axes: Floats, pixels: int, zoom: float = 1.0) -> Shot:
         """A square view of the whole frame; `zoom` below 1 leaves a margin."""
         steps = (np.arange(pixels) + _OFF_CENTRE[0]) / pixels * 2 - 1
         down = (np.arange(pixels) + _OFF_CENTRE[1]) / pixels * 2 - 1
-        x, y = np.meshgrid(steps / zoom, -down / zoom)
-        starts = x.reshape(-1, 1) * axes[0] + y.reshape(-1, 1) * axes[1] + 2.0 * axes[2]
-        along = np.broadcast_to(-axes[2], starts.shape)
-        found = self._scene.run(starts.astype(np.float32), np.ascontiguousarray(along, dtype=np.float32), output=True)
-        hit = found["primID"] >= 0
-        normal = found["Ng"].astype(np.float64)
-        length = np.sqrt((normal * normal).sum(axis=1, keepdims=True))
-        turned = normal / np.where(length > 0, length, 1.0) @ axes.T
+        starts = np.empty((pixels, pixels, 3), dtype=np.float32)
+        starts[:] = (steps / zoom)[None, :, None] * axes[0] - (down / zoom)[:, None, None] * axes[1] + 2.0 * axes[2]
+        along = np.empty((pixels * pixels, 3), dtype=np.float32)
+        along[:] = -axes[2]
+        found = self._scene.run(starts.reshape(-1, 3), along, output=True)
+        face = found["primID"]
+        turned = np.zeros((len(self._normals) + 1, 3), dtype=np.float32)
+        for column, axis in enumerate(axes):
+            turned[:-1, column] = (self._normals * axis).sum(axis=1)
         shape = (pixels, pixels)
-        return Shot(hit.reshape(shape), np.where(hit, found["tfar"] - 1.0, 0.0).astype(np.float32).reshape(shape),
-                    np.where(hit[:, None], turned, 0.0).astype(np.float32).reshape(*shape, 3),
-                    found["primID"].reshape(shape))
+        depth = np.where(face >= 0, found["tfar"] - np.float32(1), np.float32(0))
+        return Shot((face >= 0).reshape(shape), depth.reshape(shape), turned[face].reshape(*shape, 3),
+                    face.reshape(shape))

@@ -11,6 +11,7 @@ import numpy.typing as npt
 from verifiers.scene.mesh import Floats
 from verifiers.scene.rays import Caster, Shot
 
+Plane = npt.NDArray[np.float32]
 Image = npt.NDArray[np.uint8]
 Colour = tuple[float, float, float]
 PAPER: Colour = (255, 255, 255)
@@ -22,7 +23,7 @@ BEHIND: Colour = (206, 60, 60)
 COMMON: Colour = (214, 214, 210)
 SURPLUS: Colour = (52, 110, 205)
 MISSING: Colour = (222, 128, 30)
-_LIGHT = np.array([-0.35, 0.45, 0.82])
+_LIGHT = np.array([-0.35, 0.45, 0.82], dtype=np.float32)
 _FINE = 2
 _CREASE = 0.9
 """Cosine between neighbouring faces below which a line is drawn."""
@@ -38,49 +39,54 @@ def shoot(caster: Caster, axes: Floats, pixels: int) -> Shot:
 
 def shaded(shot: Shot, colour: Colour) -> Image:
     """One model."""
-    colours = np.where((shot.normal[..., 2] < 0)[..., None], np.array(BEHIND), np.array(colour))
+    colours = np.where((shot.normal[..., 2] < 0)[..., None], _paint(BEHIND), _paint(colour))
     return _reduced(_lined(_lit(shot, colours), shot))
 
 
 def difference(got: Shot, want: Shot) -> Image:
     """Two models in one place: grey where both show the same surface, else whichever lies in front."""
     both = got.hit & want.hit
-    nearer = got.depth.astype(np.float64) - want.depth
+    nearer = got.depth - want.depth
     surplus = (got.hit & ~want.hit) | (both & (nearer < -_SAME))
     missing = (want.hit & ~got.hit) | (both & (nearer > _SAME))
     shown = Shot(got.hit | want.hit, np.where(missing, want.depth, got.depth),
                  np.where(missing[..., None], want.normal, got.normal), np.where(missing, -2 - want.face, got.face))
-    colours = np.where(surplus[..., None], np.array(SURPLUS),
-                       np.where(missing[..., None], np.array(MISSING), np.array(COMMON)))
+    colours = np.where(surplus[..., None], _paint(SURPLUS),
+                       np.where(missing[..., None], _paint(MISSING), _paint(COMMON)))
     return _reduced(_lined(_lit(shown, colours), shown))
 
 
-def _lit(shot: Shot, colours: Floats) -> Floats:
-    light = _LIGHT / np.sqrt((_LIGHT * _LIGHT).sum())
-    normal = shot.normal.astype(np.float64)
-    turned = np.where(normal[..., 2:] < 0, -normal, normal)
-    bright = 0.42 + 0.62 * np.clip((turned * light).sum(axis=2), 0, 1)
-    return np.where(shot.hit[..., None], np.clip(colours * bright[..., None], 0, 255), np.array(PAPER))
+def _paint(colour: Colour) -> Plane:
+    return np.array(colour, dtype=np.float32)
 
 
-def _lined(picture: Floats, shot: Shot) -> Floats:
+def _lit(shot: Shot, colours: Plane) -> Plane:
+    x, y, z = np.moveaxis(shot.normal, 2, 0)
+    light = x * _LIGHT[0] + y * _LIGHT[1] + z * _LIGHT[2]
+    bright = np.float32(0.52) + np.float32(0.54) * np.clip(np.where(z < 0, -light, light), 0, 1)
+    return np.where(shot.hit[..., None], np.minimum(colours * bright[..., None], 255), _paint(PAPER))
+
+
+def _lined(picture: Plane, shot: Shot) -> Plane:
     """Outlines and creases."""
     edge = np.zeros(shot.hit.shape, dtype=bool)
+    x, y, z = np.moveaxis(shot.normal, 2, 0)
     for axis in (0, 1):
         here, there = [slice(None)] * 2, [slice(None)] * 2
         here[axis], there[axis] = slice(None, -1), slice(1, None)
         one, other = tuple(here), tuple(there)
         both = shot.hit[one] & shot.hit[other]
-        crease = (shot.normal[one] * shot.normal[other]).sum(axis=2) < _CREASE
+        crease = (x[one] * x[other] + y[one] * y[other] + z[one] * z[other] < _CREASE) & (
+            shot.face[one] != shot.face[other])
         step = np.abs(shot.depth[one] - shot.depth[other]) > _STEP
         found = (shot.hit[one] ^ shot.hit[other]) | (both & (crease | step))
         edge[one] |= found
         edge[other] |= found
-    return np.where(edge[..., None], 0.35 * picture * shot.hit[..., None] + 0.65 * np.array(INK), picture)
+    picture[edge] = np.float32(0.35) * picture[edge] * shot.hit[edge][:, None] + np.float32(0.65) * _paint(INK)
+    return picture
 
 
-def _reduced(picture: Floats) -> Image:
-    rows, columns, _ = picture.shape
-    parts = picture.reshape(rows // _FINE, _FINE, columns // _FINE, _FINE, 3)
-    image: Image = np.round(parts.mean(axis=(1, 3))).astype(np.uint8)
+def _reduced(picture: Plane) -> Image:
+    total = sum(picture[down::_FINE, across::_FINE] for down in range(_FINE) for across in range(_FINE))
+    image: Image = np.round(total / np.float32(_FINE * _FINE)).astype(np.uint8)
     return image

@@ -53,8 +53,7 @@ def _openscad(program: str, mesh: str) -> Run:
     path, why = openscad()
     if path is None:
         raise UnavailableError("OpenSCAD programs cannot be run here", value=why, hint=OPENSCAD_HINT)
-    fonts = {FONTS_INSIDE: _FONTS} if _FONTS.is_dir() else {}
-    return Run(argv=[path, "-o", mesh, program], version=_openscad_version(path), readonly=fonts,
+    return Run(argv=[path, "-o", mesh, program], version=_openscad_version(path), readonly=_fonts(),
                environment={"FONTCONFIG_PATH": FONTS_INSIDE, "QT_QPA_PLATFORM": "offscreen"})
 
 
@@ -63,9 +62,13 @@ def _build123d(toolchain: Toolchain, mesh: str) -> Run:
     if folder is None:
         raise UnavailableError("build123d programs cannot be run here", value=why, hint=CAD_HINT)
     return Run(argv=[*command("verifiers.scene.cad_runner"), toolchain.program, mesh, toolchain.variable],
-               version=_version(folder), memory_mb=2048, readonly={CAD_INSIDE: folder},
-               environment={**ENVIRONMENT, "PYTHONPATH": CAD_INSIDE, "OMP_NUM_THREADS": "1",
-                            "OPENBLAS_NUM_THREADS": "1"})
+               version=_version(folder), memory_mb=2048, readonly={CAD_INSIDE: folder, **_fonts()},
+               environment={**ENVIRONMENT, "FONTCONFIG_PATH": FONTS_INSIDE, "PYTHONPATH": CAD_INSIDE,
+                            "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"})
+
+
+def _fonts() -> dict[str, Path]:
+    return {FONTS_INSIDE: _FONTS} if _FONTS.is_dir() else {}
 
 
 def openscad() -> tuple[str | None, str]:

@@ -47,5 +47,5 @@ def _compared(got: Shot, want: Shot) -> tuple[float, float, float]:
     if not count or not want.hit.any():
         return 0.0, 0.0, 0.0
     depth = np.clip(1 - np.abs(got.depth.astype(np.float64) - want.depth) / _DEPTH_REACH, 0, 1)
-    facing = np.clip((got.normal.astype(np.float64) * want.normal).sum(axis=2), 0, 1)
-    return float(both.sum()) / count, float(depth[both].sum()) / count, float(facing[both].sum()) / count
+    facing = np.clip((got.normal.astype(np.float64)[both] * want.normal[both]).sum(axis=1), 0, 1)
+    return float(both.sum()) / count, float(depth[both].sum()) / count, float(facing.sum()) / count
