@@ -7,6 +7,7 @@ nothing about a file but its size. Files of tables never change, so a size that 
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -80,7 +81,9 @@ def _file_system(root: Folder) -> Any:
             return True
 
         def glob(self, path: str, **_: Any) -> list[str]:
-            """Of a name that was not found as it is; there are no patterns."""
+            """There are no patterns: the file with this very name."""
+            with suppress(PermissionError):
+                return [path] if self.exists(path) else []
             return []
 
         def _open(self, path: str, mode: str = "rb", **_: Any) -> Any:
