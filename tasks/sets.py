@@ -10,7 +10,8 @@ TRAINING_TASKS = 64
 
 
 def builtin_sets() -> dict[str, Callable[[], list[Task]]]:
-    return {"tools": _tools, "tools-heldout": _heldout, "coding": _coding, "documents": _documents, "scene": _scene}
+    return {"tools": _tools, "tools-heldout": _heldout, "coding": _coding, "documents": _documents, "scene": _scene,
+            "math": _math}
 
 
 def _tools() -> list[Task]:
@@ -41,3 +42,9 @@ def _scene() -> list[Task]:
     from tasks.scene import scene_tasks
 
     return scene_tasks()
+
+
+def _math() -> list[Task]:
+    from tasks.math import math_tasks
+
+    return math_tasks()

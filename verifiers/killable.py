@@ -11,6 +11,7 @@ from __future__ import annotations
 import atexit
 import contextlib
 import importlib
+import importlib.metadata
 import json
 import os
 import selectors
@@ -28,6 +29,17 @@ START_S = 120.0
 ANSWER_BYTES = 16 << 20
 _DEADLINES = (-signal.SIGPROF, -signal.SIGALRM)
 _SERVE = "import sys; sys.path.insert(0, sys.argv[1]); from verifiers.killable import serve; serve(*sys.argv[2:])"
+
+
+def versions(*packages: str) -> dict[str, str]:
+    """Of the packages that a function calls: a part of what its verdicts depend on. Empty: not installed."""
+    found = {}
+    for name in packages:
+        try:
+            found[name] = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            found[name] = ""
+    return found
 
 
 class DeadlineError(Exception):

@@ -19,6 +19,7 @@ from verifiers.verifier import Verifier
 BUILTIN = {
     "coding": "verifiers.coding:CodingVerifier",
     "documents": "verifiers.documents:DocumentsVerifier",
+    "math": "verifiers.math:MathVerifier",
     "scene": "verifiers.scene.verdict:SceneVerifier",
     "tools": "verifiers.tools:ToolsVerifier",
 }

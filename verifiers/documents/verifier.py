@@ -17,6 +17,7 @@ from verifiers.documents import grounds, match, question, sums
 from verifiers.documents.answer import ANSWER_LIMIT, BadAnswer, parse_answer
 from verifiers.documents.hidden import DocumentsHidden, hidden_of
 from verifiers.documents.pages import FILE_LIMIT, Unreadable, pages_of
+from verifiers.killable import versions
 from verifiers.submitted import NotSubmitted, read_submitted
 from verifiers.verifier import Context, Score
 
@@ -31,7 +32,7 @@ class DocumentsVerifier:
 
     @property
     def digest(self) -> str:
-        return code_digest(MODULES)
+        return code_digest(MODULES, versions("pypdf"))
 
     def verify(self, submission: Submission, task: Task, context: Context) -> Score:
         hidden = hidden_of(task)
