@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from lake.snapshot import snapshot_of
 from lake.tables import table_exists
 from schemas.errors import LakeError
+from schemas.events import PAYLOADS
 from schemas.tables import TABLES
 
 if TYPE_CHECKING:
@@ -33,7 +34,9 @@ def _rows(tables: Iterable[tuple[str, str]]) -> str:
 
 _ONE_EACH = _rows(_ONE_ROW_EACH.items())
 _MADE_OF_EVENTS = _rows([*_ONE_ROW_EACH.items(), *(("batch.sealed", table) for table in _MANIFEST_TABLES)])
-_TYPES = ", ".join(f"('{kind}', '{table}')" for kind, table in _ONE_ROW_EACH.items())
+_NEWEST = {payload.NAME: payload.VERSION for payload in PAYLOADS}
+_TYPES = ", ".join(f"('{kind}', '{table}', {_NEWEST[kind]})" for kind, table in _ONE_ROW_EACH.items())
+"""With the newest version that this release makes rows of: newer ones are carried in `events` alone."""
 
 _OFFSETS = """
 with seen as (
@@ -67,7 +70,7 @@ from ({_MADE_OF_EVENTS}) t anti join (select * from raw_events where admitted) e
 _EVENT_WITHOUT_ROW = f"""
 select k.name || ': no row for the ' || e.type || ' event at ' || e.topic || '-' || e.partition
   || ' offset ' || e."offset"
-from raw_events e join (values {_TYPES}) k(type, name) using (type)
+from raw_events e join (values {_TYPES}) k(type, name, newest) on e.type = k.type and e.version between 1 and k.newest
   anti join ({_ONE_EACH}) t on t.topic = e.topic and t.partition = e.partition and t."offset" = e."offset"
     and t.name = k.name
   anti join (select * from dead_letters where redriven_at is null) d

@@ -117,6 +117,29 @@ def test_bad_payloads_are_dead_letters_with_their_bytes(
         ("episode.paused", 1, True)]
 
 
+def test_large_letters_and_newer_versions_are_kept_whole_and_hold_nothing_up(
+        log: EventLog, lake: Lake, artifacts: DirectoryStore, settings: Settings, story: Story) -> None:
+    story.start("e")
+    story.turn("e")
+    large = b"\xc1" + bytes(3 << 20)
+    story.told[-1] = ("trajectories", story.told[-1][1]._replace(id="large", data=large))
+    story.turn("e", 1)
+    newer = story.told[-1][1]._replace(id="newer", type="headrace.turn.generated.v9", data=b"\x81\xa1n\x01")
+    story.told[-1] = ("trajectories", newer)
+    story.turn("e", 2)
+    story.finish("e")
+    append(log, story.told)
+    drain(log, lake, artifacts, settings)
+    assert rows(lake, """select l."offset" = e."offset", l.data = e.data, octet_length(l.data), l.reason like '%schema%'
+        from dead_letters l join events e using (topic, partition, "offset") where e.id = 'large'""") == [
+            (True, True, len(large), True)]
+    assert rows(lake, "select type, version, admitted, data from events where id = 'newer'") == [
+        ("turn.generated", 9, True, newer.data)]
+    assert rows(lake, "select text from turns") == [("turn 2",)]
+    assert rows(lake, "select termination from episodes") == [("completed",)]
+    assert lake.verify() == []
+
+
 def test_a_value_that_fits_no_column_is_a_dead_letter(
         log: EventLog, lake: Lake, artifacts: DirectoryStore, settings: Settings, story: Story) -> None:
     story.trained(0, "batch-1")
