@@ -75,8 +75,9 @@ def _contiguous(log: EventLog, records: list[Record]) -> Iterator[str]:
 def _same(records: list[Record], lake: Lake) -> Iterator[str]:
     """The multiset of rows is that of records, and each is judged alike."""
     wanted: Counter[tuple[object, ...]] = Counter(_judged(records))
-    found: Counter[tuple[object, ...]] = Counter((row["topic"], row["partition"], row["offset"], row["id"], row["data"], row["admitted"],
-                     row["reason"].replace("schema_violation", "")) for row in lake.sql(_EVENTS).to_pylist())
+    found: Counter[tuple[object, ...]] = Counter(
+        (row["topic"], row["partition"], row["offset"], row["id"], row["data"], row["admitted"],
+         row["reason"].replace("schema_violation", "")) for row in lake.sql(_EVENTS).to_pylist())
     for name, rows in (("lacks", wanted - found), ("has too many of", found - wanted)):
         for row in list(rows)[:5]:
             yield f"the lake {name} {row[:4]} {row[5:]}"

@@ -48,10 +48,12 @@ class Worker:
         self.role, self.name, self._settings, self._rng = role, name, settings, rng
         self.starts = 0
         self.wakes_at = 0.0
+        self._ready = Path(settings.home) / f"{name}.ready"
         self.start()
 
     def start(self) -> None:
         self.starts += 1
+        self._ready.unlink(missing_ok=True)
         environment = {key: value for key, value in os.environ.items() if key != VARIABLE}
         self.armed = self.role == "sink" and self._rng.random() < 0.5
         if self.armed:
@@ -61,8 +63,14 @@ class Worker:
             self.process = subprocess.Popen(
                 [sys.executable, "-m", "tests.chaos.workers", self.role, self._settings.home, self._settings.log,
                  self.name, str(self._rng.randrange(2**32))], env=environment, cwd=REPOSITORY, stderr=errors)
-        self.started = time.monotonic()
-        self.lives_s = 10.0 if self.armed else self._rng.uniform(0.5, 4.0)
+        self._begun = time.monotonic() if self._rng.random() < 0.1 else 0.0  # Some die while they start.
+        self.lives_s = 8.0 if self.armed else self._rng.uniform(0.2, 3.0)
+
+    def due(self, now: float) -> bool:
+        """Whether it has lived long enough since it was ready."""
+        if not self._begun and self._ready.exists():
+            self._begun = now
+        return bool(self._begun) and not self.wakes_at and now - self._begun > self.lives_s
 
     def pause(self, seconds: float) -> None:
         self.process.send_signal(signal.SIGSTOP)
@@ -109,7 +117,7 @@ class Chaos:
             worker.wake(now)
             if worker.process.poll() is not None:
                 self._ended(worker)
-            elif now - worker.started > worker.lives_s and not worker.wakes_at:
+            elif worker.due(now):
                 self._strike(worker)
         if self.kills // 10 > before // 10:
             self._spoil(self.settings, self.rng)

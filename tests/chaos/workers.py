@@ -1,7 +1,8 @@
 """The processes that chaos kills: `python -m tests.chaos.workers ROLE HOME LOG NAME SEED`, with role writer, sink or
 verify. None ends by itself.
 
-A writer notes the ids of what was acknowledged, after the acknowledgement, in a file that outlives it.
+A writer notes the ids of what was acknowledged, after the acknowledgement, in a file that outlives it. Each makes a
+file NAME.ready in the home when it is at work.
 """
 
 from __future__ import annotations
@@ -68,7 +69,12 @@ def writer(settings: Settings, name: str, seed: int) -> None:
             for topic, events in batches(rng, f"{name}/{seed}"):
                 _append(log, topic, events)
                 noted.write("".join(f"{one.id}\n" for one in events).encode())
+            ready(settings, name)
             time.sleep(rng.uniform(0, _PAUSE_S))
+
+
+def ready(settings: Settings, name: str) -> None:
+    (Path(settings.home) / f"{name}.ready").touch()
 
 
 def _append(log: EventLog, topic: str, events: list[Event]) -> None:
@@ -139,13 +145,16 @@ def zombie(before: Event) -> Event:
 
 def sink(settings: Settings, name: str) -> None:
     store = open_store(settings)
-    Sink(open_chaos_log(settings), open_lake(settings, store), store, settings, member=name).run(threading.Event())
+    made = Sink(open_chaos_log(settings), open_lake(settings, store), store, settings, member=name)
+    ready(settings, name)
+    made.run(threading.Event())
 
 
-def verify(settings: Settings) -> None:
+def verify(settings: Settings, name: str) -> None:
     store = open_store(settings)
-    lake = open_lake(settings, store)
-    VerifyConsumer(open_chaos_log(settings), scorer(store), settings, lake=lake).run(threading.Event())
+    made = VerifyConsumer(open_chaos_log(settings), scorer(store), settings, lake=open_lake(settings, store))
+    ready(settings, name)
+    made.run(threading.Event())
 
 
 def main(role: str, home: str, log: str, name: str, seed: str) -> None:
@@ -155,7 +164,7 @@ def main(role: str, home: str, log: str, name: str, seed: str) -> None:
     elif role == "sink":
         sink(settings, name)
     else:
-        verify(settings)
+        verify(settings, name)
 
 
 if __name__ == "__main__":

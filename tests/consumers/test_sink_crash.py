@@ -10,15 +10,16 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
 
 from artifacts import open_store
 from artifacts.store import DirectoryStore
-from consumers.sink import Sink
+from consumers.sink import GROUP, Sink
 from eventlog import open_log
+from eventlog.log import TopicPartition
 from lake import open_lake
 from lake.lake import Lake
 from schemas.envelope import Event
@@ -127,7 +128,37 @@ def test_killed_at_every_place_it_loses_and_doubles_nothing(setting: Setting, tm
     assert_exactly_once(setting, tmp_path)
 
 
-def paused(setting: Setting, place: str, member: str, lease_s: float) -> subprocess.Popen[bytes]:
+def mislead_the_group(setting: Setting) -> None:
+    """Commits of somebody who lost the partitions come late: beyond what the lake holds, then far before it."""
+    whole_story(setting.story)
+    setting.append()
+    _commit(setting, setting.log.ends(TOPICS))
+    finished(setting.sink())
+    setting.tell_more("more")
+    _commit(setting, dict.fromkeys(setting.log.ends(TOPICS), 0))
+    finished(setting.sink())
+    setting.tell_more("later")
+    _commit(setting, setting.log.ends(TOPICS))
+    finished(setting.sink())
+
+
+def _commit(setting: Setting, offsets: Mapping[TopicPartition, int]) -> None:
+    late = setting.log.subscribe(TOPICS, GROUP, member="sink")
+    try:
+        while len(late.assignment()) < len(offsets):
+            late.poll(0.5, 1)
+        late.commit(offsets)
+        late.poll(0.5, 1)
+    finally:
+        late.close()
+
+
+def test_offsets_of_the_group_have_no_say(setting: Setting, tmp_path: Path) -> None:
+    mislead_the_group(setting)
+    assert_exactly_once(setting, tmp_path)
+
+
+def paused(setting: Setting, place: str, member: str, lease_s: float = 6.0) -> subprocess.Popen[bytes]:
     """A sink that sleeps in its first flush: it has not written to the log for a while then, so it holds no lock on
     SQLite's file, which would stop everybody."""
     whole_story(setting.story)

@@ -1,31 +1,43 @@
-"""The sink on a real Kafka broker: killed, restarted, and two at once."""
+"""The sink on a real Kafka broker: killed at every named place, paused beyond its session, two at once, and a broker
+that restarts under it."""
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from schemas.settings import Settings
-from tests.consumers.test_sink_crash import Setting, assert_exactly_once, finished, killed
-from tests.eventlog.conftest import start_broker
+from tests.consumers.test_sink_crash import (
+    Setting,
+    assert_exactly_once,
+    finished,
+    killed,
+    mislead_the_group,
+    paused,
+)
+from tests.eventlog.conftest import broker, forget_topics
 from tests.lake.histories import whole_story
+
+__all__ = ["broker"]
 
 
 @pytest.fixture
-def setting(tmp_path: Path) -> Iterator[Setting]:
-    broker = start_broker(tmp_path / "broker")
-    setting = Setting(Settings(home=str(tmp_path / "home"), log=broker.log_setting))
+def setting(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Setting]:
+    running = request.getfixturevalue("broker")
+    forget_topics(running.address)
+    setting = Setting(Settings(home=str(tmp_path / "home"), log=running.log_setting))
     yield setting
     setting.close()
-    broker.stop()
 
 
 def test_every_event_of_a_kafka_log_arrives_once(setting: Setting, tmp_path: Path) -> None:
     whole_story(setting.story)
     setting.append()
-    for failpoint in ("sink:after_table:turns", "sink:before_offset_commit"):
+    for failpoint in ("sink:before_write", "sink:after_data_file@2", "sink:after_table:turns",
+                      "sink:after_table:events", "sink:before_offset_commit"):
         assert killed(setting.sink(failpoint)), failpoint
         setting.tell_more(failpoint)
     sinks = [setting.sink(member=name) for name in ("sink", "other")]
@@ -34,4 +46,36 @@ def test_every_event_of_a_kafka_log_arrives_once(setting: Setting, tmp_path: Pat
     for sink in sinks:
         finished(sink)
     finished(setting.sink())
+    assert_exactly_once(setting, tmp_path)
+
+
+@pytest.mark.parametrize("member", ["zombie", "sink"])
+def test_a_sink_that_slept_beyond_its_session_changes_nothing(setting: Setting, tmp_path: Path, member: str) -> None:
+    """Its partitions went to another member, or to a process that bears its own name."""
+    zombie = paused(setting, "sink:after_table:turns", member)
+    finished(setting.sink(member="sink"))
+    setting.tell_more("later")
+    zombie.send_signal(signal.SIGCONT)
+    assert zombie.wait(90) in (0, 1)  # A process of its own name shuts it out: then it ends with an error.
+    finished(setting.sink(member="sink"))
+    assert_exactly_once(setting, tmp_path)
+
+
+def test_a_broker_that_restarts_under_the_sink_costs_time_only(
+        setting: Setting, request: pytest.FixtureRequest, tmp_path: Path) -> None:
+    whole_story(setting.story)
+    setting.append()
+    sink = paused(setting, "sink:after_table:turns", "sink")
+    running = request.getfixturevalue("broker")
+    running.stop()
+    sink.send_signal(signal.SIGCONT)
+    running.start()
+    setting.tell_more("later")
+    finished(sink)
+    finished(setting.sink())
+    assert_exactly_once(setting, tmp_path)
+
+
+def test_offsets_of_the_group_have_no_say(setting: Setting, tmp_path: Path) -> None:
+    mislead_the_group(setting)
     assert_exactly_once(setting, tmp_path)
