@@ -8,7 +8,7 @@ CAD := .venv-cad
 CAD_STAMP := $(CAD)/.installed
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: help setup system demo test lint kafka ui learning chaos cad cad-test docs clean
+.PHONY: help setup system demo test lint kafka ui bench learning chaos cad cad-test docs clean
 
 help:            ## these lines
 	@grep -E '^[a-z-]+: .*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## ?/  make \1\t/' | expand -t 18
@@ -44,6 +44,9 @@ kafka: setup     ## a real Apache Kafka on loopback, from Maven jars; Ctrl-C end
 
 ui: setup        ## Dagster's pages over the home's instance
 	@$(BIN)/python -m pipelines.ui $(ARGS)
+
+bench: setup     ## all benchmarks: benchmarks/results.json and docs/benchmarks.md; ARGS="--quick" or names
+	@$(BIN)/python benchmarks/report.py $(ARGS)
 
 learning: setup  ## slow proof: three seeds climb, shuffled rewards do not
 	$(BIN)/python benchmarks/learning.py $(ARGS)
