@@ -27,6 +27,8 @@ _OVER = f"select unhex(md5(subject)) from raw_events where {_OURS} and type = 'e
 _BEGUN = f'select subject, partition, "offset" from raw_events where {_OURS} and sequence = 0'
 _HEADERS = COLUMNS.replace(" data,", " ''::blob as data,")
 _BATCH = 100_000
+_WINDOW = 50_000
+"""Offsets that are sorted at once, so that memory does not grow with what is open."""
 _LOGGER = logging.getLogger("headrace.lake")
 
 
@@ -62,13 +64,14 @@ def admitted_events(lake: Lake, at: Mapping[TopicPartition, int], episodes: Mapp
                     headers_only: bool = False) -> Iterator[tuple[Position, Event]]:
     """Admitted events of episodes below `at`, by partition in the order of the log. `episodes` says in which partition
     each lies and at which offset it begins."""
+    query = f"""select {_HEADERS if headers_only else COLUMNS} from raw_events
+        where topic = '{TRAJECTORIES}' and admitted and partition = $partition and "offset" >= $low and "offset" < $high
+          and subject in (select unnest($ids::varchar[])) order by "offset" """
     for partition in sorted({number for number, _ in episodes.values()}):
         first = {name: offset for name, (number, offset) in episodes.items() if number == partition}
-        query = f"""select {_HEADERS if headers_only else COLUMNS} from raw_events
-            where topic = '{TRAJECTORIES}' and admitted and partition = $partition and "offset" >= $first
-              and subject in (select unnest($ids::varchar[])) order by "offset" """
-        yield from read_events(lake, query, {
-            "partition": partition, "first": min(first.values()), "ids": list(first)}, snapshot_of(at))
+        for low in range(min(first.values()), at.get((TRAJECTORIES, partition), 0), _WINDOW):
+            span = {"partition": partition, "low": low, "high": low + _WINDOW, "ids": list(first)}
+            yield from read_events(lake, query, span, snapshot_of(at))
 
 
 def archive(lake: Lake | None, log: EventLog, topics: Iterable[str]) -> dict[TopicPartition, int]:
