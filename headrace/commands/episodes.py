@@ -1,11 +1,11 @@
-"""`headrace episodes`: list episodes, show one as turns, calls and scores."""
+"""`headrace episodes`: list and search episodes, show one, open a shell in its workspace."""
 
 from __future__ import annotations
 
 import argparse
 from typing import TYPE_CHECKING
 
-from headrace.options import add_reading, settings_of
+from headrace.options import add_home, add_reading, add_sandbox, settings_of
 
 if TYPE_CHECKING:
     from headrace.rooms import Rooms
@@ -14,17 +14,12 @@ if TYPE_CHECKING:
 EXAMPLES = """examples:
   headrace episodes ls --kind coding --limit 5
   headrace episodes ls --failed
+  headrace episodes ls --failed --why "timed out"        searches reasons and evidence
   headrace episodes show 0190b2c4        a prefix of the id is enough
+  headrace episodes open 0190b2c4        a shell in a copy of its workspace
+  headrace episodes open 0190b2c4 -c "ls -la"
 """
 _LONGEST_EVIDENCE = 8000
-_LIST = """
-select e.episode_id, e.kind, e.purpose, e.task_id, e.policy, e.termination, e.turns, e.tool_calls,
-       s.status, s.reward, e.finished_at
-from episodes e left join current_scores s using (episode_id)
-where ($kind = '' or e.kind = $kind) and ($run = '' or e.run_id = $run)
-  and (not $failed or s.reward is null or s.reward < 1)
-order by e.finished_at desc, e.episode_id
-"""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -33,10 +28,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     ls.add_argument("--kind", default="", help="only of this task kind")
     ls.add_argument("--run", dest="run_id", default="", metavar="ID", help="only of this run (id or prefix)")
     ls.add_argument("--failed", action="store_true", help="only where the reward is below 1 or missing")
+    ls.add_argument("--why", default="", metavar="TEXT",
+                    help="only where the reason or the evidence of the verdict says TEXT")
     add_reading(ls)
     show = actions.add_parser("show", help="one trajectory as turns, calls, scores")
     show.add_argument("id", help="the episode's id or a prefix of it")
     add_reading(show)
+    opened = actions.add_parser("open", help="a shell in a copy of its workspace, thrown away at the end")
+    opened.add_argument("id", help="the episode's id or a prefix of it")
+    opened.add_argument("-c", dest="run_command", metavar="COMMAND", help="run this and leave with its exit code")
+    add_home(opened)
+    add_sandbox(opened)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -44,18 +46,34 @@ def run(options: argparse.Namespace) -> int:
 
     with Rooms(settings_of(options)) as rooms:
         rooms.require()
-        return _ls(rooms, options) if options.action == "ls" else _show(rooms, options)
+        return {"ls": _ls, "show": _show, "open": _open}[options.action](rooms, options)
 
 
 def _ls(rooms: Rooms, options: argparse.Namespace) -> int:
     from headrace.lookup import full_run_id, known
     from headrace.output import print_table
+    from headrace.searching import episodes
 
     kind = known(rooms.lake, "requests", "kind", options.kind, "kind of task")
     parameters = {"kind": kind, "run": full_run_id(rooms.lake, options.run_id), "failed": options.failed}
     limit = 50 if options.limit is None else options.limit
-    print_table(rooms.lake.sql(_LIST, parameters=parameters), options.output, limit)
+    print_table(episodes(rooms, parameters, options.why, limit), options.output)
     return 0
+
+
+def _transcript(rooms: Rooms, prefix: str) -> Transcript:
+    from headrace.lookup import full_id
+    from lake.history import history
+    from schemas.transcript import transcript_of
+
+    episode_id = full_id(rooms.lake, "requests", "episode_id", prefix, "episode", "headrace episodes ls")
+    return transcript_of(episode_id, history(rooms.lake, [episode_id]).get(episode_id, []))
+
+
+def _open(rooms: Rooms, options: argparse.Namespace) -> int:
+    from headrace.opening import open_workspace
+
+    return open_workspace(rooms, _transcript(rooms, options.id), options.run_command)
 
 
 def _show(rooms: Rooms, options: argparse.Namespace) -> int:
@@ -63,17 +81,13 @@ def _show(rooms: Rooms, options: argparse.Namespace) -> int:
 
     import msgspec
 
-    from headrace.lookup import full_id
     from headrace.output import plain, print_table, safe
-    from lake.history import history
-    from schemas.transcript import transcript_of
 
-    episode_id = full_id(rooms.lake, "requests", "episode_id", options.id, "episode", "headrace episodes ls")
-    transcript = transcript_of(episode_id, history(rooms.lake, [episode_id]).get(episode_id, []))
+    transcript = _transcript(rooms, options.id)
     scores = rooms.lake.sql(
         "select verifier, status, reward, components, cause, scored_at, score_id, evidence from scores "
         "where episode_id = $id order by scored_at",
-        parameters={"id": episode_id},
+        parameters={"id": transcript.episode_id},
     )
     if options.output in ("json", "jsonl"):
         document = {"episode": msgspec.to_builtins(transcript), "scores": [plain(row) for row in scores.to_pylist()]}

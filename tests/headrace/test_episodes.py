@@ -1,0 +1,66 @@
+"""Failed episodes are kept, found by why they failed, and their workspace opens again."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headrace.cli import main
+from sandboxes import probe
+from tests.conftest import require_real
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """One run of partly right, one of empty solutions."""
+    if why := probe("bubblewrap"):
+        require_real("bubblewrap", why)
+    home = str(tmp_path_factory.mktemp("home"))
+    for policy in ("scripted:variant:partial", "scripted:empty", "scripted:reference"):
+        assert main(["run", "--tasks", "coding", "--policy", policy, "--home", home, "-o", "json"]) == 0
+    return home
+
+
+def listed(capsys: pytest.CaptureFixture[str], home: str, *arguments: str) -> list[dict[str, Any]]:
+    assert main(["episodes", "ls", "--home", home, "-o", "json", *arguments]) == 0
+    found: list[dict[str, Any]] = json.loads(capsys.readouterr().out)
+    return found
+
+
+def test_failed_episodes_are_listed_with_what_kept_them_from_the_full_reward(
+        home: str, capsys: pytest.CaptureFixture[str]) -> None:
+    rows = listed(capsys, home, "--failed")
+    assert len(rows) == 16 and all(row["reward"] < 1 for row in rows)
+    assert all("tests_passed" in row["why"] for row in rows)
+    solved = [row for row in listed(capsys, home) if row["policy"] == "scripted:reference"]
+    assert len(solved) == 8 and not any(row["why"] for row in solved)
+
+
+def test_they_are_found_by_reason_and_by_evidence(home: str, capsys: pytest.CaptureFixture[str]) -> None:
+    by_reason = listed(capsys, home, "--why", "TESTS_PASSED 0.5")
+    assert by_reason and all(row["reward"] == 0.5 for row in by_reason)
+    by_evidence = listed(capsys, home, "--failed", "--why", "solution.py")
+    assert {row["policy"] for row in by_evidence} == {"scripted:empty"} and len(by_evidence) == 8
+    assert len(listed(capsys, home, "--why", "solution.py", "--limit", "3")) == 3
+    assert listed(capsys, home, "--why", "no such reason anywhere") == []
+
+
+def test_a_workspace_opens_again(home: str, capsys: pytest.CaptureFixture[str],
+                                  monkeypatch: pytest.MonkeyPatch) -> None:
+    partial = next(row for row in listed(capsys, home) if row["policy"] == "scripted:variant:partial")
+    for _ in range(2):  # what the first visit does is gone in the second
+        assert main(["episodes", "open", partial["episode_id"], "--home", home, "-c",
+                     "ls; head -c 4 solution.py; echo more > added; (exit 5)"]) == 5
+        assert capsys.readouterr().out == "solution.py\ndef "
+    monkeypatch.setattr("sys.stdin", io.StringIO("cd /tmp\npwd\n"))
+    assert main(["episodes", "open", partial["episode_id"][:30], "--home", home]) == 0
+    assert capsys.readouterr().out == "/tmp\n"
+
+
+def test_an_unknown_episode_is_told(home: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["episodes", "open", "ffff", "--home", home]) == 2
+    assert "no such episode" in capsys.readouterr().err
