@@ -14,8 +14,9 @@ from tasks.importers import load_tasks
 from tasks.task import Task
 
 WANTED = ('{"issuer": "Café B.V.", "invoice_number": "007", "vat": 7740001454, "amount": 1234.50, '
-          '"amount_untaxed": 1000, "amount_tax": 234.50, "date": "2024-04-03", "currency": "EUR", "paid": true, "note": null, '
-          '"lines": [{"code": "", "name": "Tea", "qty": 2, "line_tax_percent": 21, "price_subtotal": 900.0}, '
+          '"amount_untaxed": 1000, "amount_tax": 234.50, "date": "2024-04-03", "currency": "EUR", "paid": true, '
+          '"note": null, "lines": ['
+          '{"code": "", "name": "Tea", "qty": 2, "line_tax_percent": 21, "price_subtotal": 900.0}, '
           '{"code": "A1", "name": "Pot", "qty": 1, "price_subtotal": 100}], "line_rate": ["1%", "2 %"]}')
 TEXT = "Café B.V.\nFactuur 007\n3/4/2024\nTotaal € 1.234,50\nThee 900,00\nPot 100,00\n"
 

@@ -18,9 +18,10 @@ CONTEXT: dict[str, Any] = {
     "paragraphs": [{"uid": "p", "order": 1, "text": "In millions."}],
     "questions": [{"uid": "q1", "order": 1, "question": "What were the sales?", "answer": ["1,496.5"],
                    "scale": "million", "answer_type": "span"},
-                  {"uid": "q2", "order": 2, "question": "What is the change?", "answer": -12.60,
-                   "scale": "percent", "answer_type": "arithmetic"},
-                  {"uid": "q3", "order": 3, "question": "How many?", "answer": "4", "scale": "", "answer_type": "count"}]}
+                  {"uid": "q2", "order": 2, "question": "What is the change?",
+                   "answer": -12.60, "scale": "percent", "answer_type": "arithmetic"},
+                  {"uid": "q3", "order": 3, "question": "How many?", "answer": "4", "scale": "",
+                   "answer_type": "count"}]}
 
 
 def written(path: Path, data: Any) -> Path:
