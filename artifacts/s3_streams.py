@@ -1,6 +1,7 @@
 """Files of a bucket as Python file objects: what Arrow and DuckDB read and write through.
 
-One read is one request, however long it is; short ones are served from what was fetched ahead.
+One read is one request, however long it is; short ones are served from what was fetched ahead. What lies at the end of
+a file is fetched together: a Parquet file tells there what it holds.
 """
 
 from __future__ import annotations
@@ -50,10 +51,11 @@ class Reader(io.RawIOBase):
             return b""
         skip = self._at - self._start
         if not (skip >= 0 and skip + count <= len(self._ahead)):
-            got = self._fetch(self._at, min(self.size, self._at + max(count, _AHEAD_BYTES)))
             if count >= _AHEAD_BYTES:
-                return got
-            self._start, self._ahead, skip = self._at, got, 0
+                return self._fetch(self._at, self._at + count)
+            self._start = min(self._at, max(0, self.size - _AHEAD_BYTES))
+            self._ahead = self._fetch(self._start, min(self.size, self._start + _AHEAD_BYTES))
+            skip = self._at - self._start
         return self._ahead[skip:skip + count]
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from artifacts.folder import Folder
-from lake.place import attach, sql_path
+from lake.place import attach, sql_folder
 from schemas.errors import LakeError, QueryError
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ class Engine:
                     "autoinstall_known_extensions": "false", "autoload_known_extensions": "false",
                     "python_enable_replacements": "false"})
                 attach(self._database, self._root)
-                folder = sql_path(self._root.url).replace("'", "''")
+                folder = sql_folder(self._root.url).replace("'", "''")
                 for statement in ("SET GLOBAL TimeZone='UTC'", f"SET GLOBAL allowed_directories=['{folder}/']",
                                   "SET GLOBAL enable_external_access=false", "SET GLOBAL lock_configuration=true"):
                     self._database.execute(statement)

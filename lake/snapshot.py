@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from artifacts.folder import Folder
 from eventlog.log import TopicPartition
-from lake.place import sql_path
+from lake.files import live_files
+from lake.place import sql_file
 from lake.tables import identity_of, lost_rows, open_table, table_exists
 from lake.transactions import LOG, Transactions, positions_of, promises_of, read_transactions
 from schemas.errors import LakeError, QueryError
@@ -84,8 +85,7 @@ class TableReader:
             return Held([], {})
         if self._held[0] != handle.version():
             folder = self._root.at(self._name).url
-            # The library's URIs are percent-encoded; names of our files need none.
-            paths = [sql_path(f"{folder}/{uri.rpartition('/')[2]}") for uri in handle.file_uris()]
+            paths = [sql_file(folder, file.path, file.size) for file in live_files(handle)]
             self._held = (handle.version(), Held(paths, self._positions(handle)))
         return self._held[1]
 

@@ -16,7 +16,17 @@ from eventlog.log import TopicPartition
 from lake.compaction import all_small, due, merge
 from lake.durable import Durable
 from lake.files import LiveFile, add_action, live_files, spans_of, write_file
-from lake.transactions import LOG, application, commit, entry_name, first_line, promise, told
+from lake.transactions import (
+    LOG,
+    Transactions,
+    application,
+    commit,
+    entry_name,
+    first_line,
+    promise,
+    read_transactions,
+    told,
+)
 from schemas.errors import CommitConflictError, LakeError
 from schemas.failpoints import hit
 from schemas.tables import TABLES
@@ -50,12 +60,12 @@ def table_exists(root: Folder, name: str) -> bool:
         raise LakeError(f"lake cannot be read ({wrong.strerror})", where=folder.url) from None
 
 
-def open_table(root: Folder, name: str) -> DeltaTable:
+def open_table(root: Folder, name: str, version: int | None = None) -> DeltaTable:
     from deltalake import DeltaTable
 
     folder = root.at(name)
     with told("table cannot be opened", folder.url, "`headrace lake doctor` looks at its log"):
-        handle = DeltaTable(folder.url, storage_options=dict(folder.options))
+        handle = DeltaTable(folder.url, version, storage_options=dict(folder.options))
     _refuse_newer(handle)
     return handle
 
@@ -108,7 +118,8 @@ class WriterTable:
         self.name, self.folder = name, root.at(name)
         self._root, self._identity = root, identity
         self._handle: DeltaTable | None = None
-        self._positions: dict[TopicPartition, int | None] = {}
+        self._known: Transactions | None = None
+        """At the handle's version."""
         self._files: list[LiveFile] = []
         self._durable = Durable(self.folder)
 
@@ -122,19 +133,15 @@ class WriterTable:
         return self._handle
 
     def forget(self) -> None:
-        self._handle = None
-        self._positions = {}
+        self._handle = self._known = None
 
     def position(self, partition: TopicPartition) -> int | None:
         """Next offset at the handle's version; None if no row of the partition was ever written."""
-        handle = self.handle()
-        if partition not in self._positions:
-            self._positions[partition] = handle.transaction_version(application(self._identity, partition))
-        return self._positions[partition]
+        return self._transactions().entries.get(application(self._identity, partition))
 
     def promised(self, table: str, partition: TopicPartition) -> int:
         """How far `events` (this table) says another one is."""
-        return self.handle().transaction_version(promise(self._identity, table, partition)) or 0
+        return self._transactions().entries.get(promise(self._identity, table, partition), 0)
 
     def require(self, promised: Mapping[TopicPartition, int]) -> None:
         """Raises LakeError if rows of this table are lost that `events` says were there."""
@@ -164,7 +171,7 @@ class WriterTable:
             actions.append(add_action(name, size, rows.num_rows, spans_of(rows), data_change=True))
         commit(handle, actions, [Transaction(name, version) for name, version in said.items()])
         if self._alone_since(before):
-            self._positions.update(ends)
+            self._known = Transactions(before + 1, {**self._transactions().entries, **said})
             self._files += [LiveFile(action.path, action.size, rows.num_rows) for action in actions]
 
     def _require_log(self, version: int) -> None:
@@ -187,20 +194,32 @@ class WriterTable:
             self.forget()
             return 0
         if self._alone_since(before):
+            self._known = self._read_transactions()
             self._files = live_files(handle)
         return len(files)
 
     def _alone_since(self, version: int) -> bool:
         """Move the handle to the present. If others committed too, whatever was remembered may be old, and this handle
-        would not notice any more: forget it all."""
+        would not notice any more: ask it all again."""
         handle = self.handle()
         with told("table cannot be read", self.folder.url):
             handle.update_incremental()
         self._durable.reach(handle.version())
         if handle.version() == version + 1:
             return True
-        self.forget()
+        self._known = self._read_transactions()
+        self._files = live_files(handle)
         return False
+
+    def _transactions(self) -> Transactions:
+        """The library reads its whole log again for each application that it is asked about."""
+        handle = self.handle()
+        if self._known is None or self._known.version < handle.version():
+            self._known = self._read_transactions()
+        return self._known
+
+    def _read_transactions(self) -> Transactions:
+        return read_transactions(self.folder.at(LOG), self.handle().version(), self._known)
 
     def _take_on(self, handle: DeltaTable) -> None:
         have = {field.name for field in handle.schema().fields}

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from artifacts.folder import Folder
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
     from deltalake.transaction import AddAction, RemoveAction
 
 LOG = "_delta_log"
+_TOGETHER = 8
 _TXN = b'{"txn":'
 
 
@@ -98,9 +101,19 @@ def read_transactions(log_folder: Folder, version: int, known: Transactions | No
     if known.version >= version:
         return known
     entries = dict(known.entries)
-    for number in range(known.version + 1, version + 1):
-        entries.update(_of_commit(log_folder, entry_name(number)))
+    for found in _of_commits(log_folder, range(known.version + 1, version + 1)):
+        entries.update(found)
     return Transactions(version, entries)
+
+
+def _of_commits(log_folder: Folder, numbers: range) -> Iterator[dict[str, int]]:
+    """In their order. Many at once are read together: each costs a round trip in remote storage."""
+    names = map(entry_name, numbers)
+    if len(numbers) < _TOGETHER:
+        yield from (_of_commit(log_folder, name) for name in names)
+        return
+    with ThreadPoolExecutor(_TOGETHER) as pool:
+        yield from pool.map(partial(_of_commit, log_folder), names)
 
 
 def _of_commit(log_folder: Folder, name: str) -> dict[str, int]:
