@@ -8,9 +8,9 @@ documented extension of that name.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
-from functools import lru_cache
-from typing import NamedTuple
+from collections.abc import Callable, Iterable
+from functools import lru_cache, partial
+from typing import Any, NamedTuple
 
 from schemas.errors import SchemaError
 
@@ -69,6 +69,10 @@ class RawRecord(NamedTuple):
     reason: str
 
 
+_new_event: Callable[[tuple[Any, ...]], Event] = partial(tuple.__new__, Event)
+"""Past the constructor, which would be a fifth of what it costs to read an event."""
+
+
 def wire_type(name: str, version: int = 1) -> str:
     return f"{TYPE_PREFIX}{name}.v{version}"
 
@@ -98,8 +102,8 @@ def from_wire(key: bytes | None, value: bytes | None, headers: Iterable[tuple[st
     found = dict(headers)
     try:
         sequence = found["ce_sequence"]
-        event = Event(found["ce_id"].decode(), found["ce_source"].decode(), found["ce_type"].decode(),
-                      (key or b"").decode(), int(sequence), time_us, value or b"")
+        event = _new_event((found["ce_id"].decode(), found["ce_source"].decode(), found["ce_type"].decode(),
+                            (key or b"").decode(), int(sequence), time_us, value or b""))
         if (event.id and event.source and event.type and found["ce_specversion"] == b"1.0" and sequence.isdigit()
                 and len(sequence) < 20 and event.sequence <= _LARGEST_SEQUENCE):
             return event
