@@ -5,9 +5,11 @@ from __future__ import annotations
 import argparse
 
 from headrace.options import add_home, add_reading, add_sandbox, add_verifiers, positive, settings_of
+from tasks.importers import IMPORTERS
 
 EXAMPLES = """examples:
   headrace tasks import humaneval HumanEval.jsonl.gz
+  headrace tasks import gsm8k test.jsonl
   headrace tasks check humaneval                reference solutions and empty ones; what fails is quarantined
   headrace tasks ls
   headrace tasks ls --set humaneval -o json
@@ -21,8 +23,8 @@ where $set = '' or set = $set order by set, task_id
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
     load = actions.add_parser("import", help="register the tasks of a file")
-    load.add_argument("format", metavar="FORMAT", help="humaneval")
-    load.add_argument("file", metavar="FILE")
+    load.add_argument("format", metavar="FORMAT", help=", ".join(IMPORTERS))
+    load.add_argument("file", metavar="FILE", help="a file, or a folder for `invoices`")
     add_home(load)
     check = actions.add_parser("check", help="run reference and empty solutions; quarantine what cannot be trained on")
     check.add_argument("set", metavar="SET", help="a built-in or imported task set")
