@@ -135,7 +135,12 @@ class Lake:
     def batches(self, query: str, as_of: Mapping[str, int] | None = None, parameters: Parameters = None, *,
                 rows: int = 2048) -> Iterator[pa.RecordBatch]:
         """Like `sql`, a few rows at a time, for results that do not fit into memory."""
-        return iter(self._read(query, as_of, parameters, lambda relation: relation.to_arrow_reader(rows)))
+        return iter(self.reader(query, as_of, parameters, rows=rows))
+
+    def reader(self, query: str, as_of: Mapping[str, int] | None = None, parameters: Parameters = None, *,
+               rows: int = 2048) -> pa.RecordBatchReader:
+        """The same with its schema, which an empty result has too."""
+        return self._read(query, as_of, parameters, lambda relation: relation.to_arrow_reader(rows))
 
     def maintain(self) -> int:
         """Merge files of one table that has too many; how many were merged. For the sink, after each flush.

@@ -15,7 +15,7 @@ import msgspec
 
 from consumers.folding import Folding
 from eventlog.log import EventLog, TopicPartition
-from lake import generation
+from lake import generation, timeline
 from lake.content import CONTENT_TABLES, Content, content
 from lake.lease import Lease, maintenance
 from lake.snapshot import snapshot_of
@@ -25,7 +25,7 @@ from replay.derive import Source, judgement, windows
 from replay.source import ArchiveSource, LogSource
 from schemas.errors import CommitConflictError, LakeError, NotFoundError, QueryError
 from schemas.failpoints import hit
-from schemas.ids import new_id
+from schemas.ids import new_id, now_us
 from schemas.topics import TOPICS, TRAJECTORIES
 
 if TYPE_CHECKING:
@@ -74,6 +74,7 @@ def rebuild(lake: Lake, log: EventLog, artifacts: ArtifactStore, *, check: bool 
             list(discard(lake.folder, begun.tables, lease))
             lake.folder.remove(FILE)
             return reports
+        timeline.inherit(lake, new, now_us() // 1000)
         hit("rebuild:before_switch")
         generation.switch(lake.folder, begun.tables)
         hit("rebuild:after_switch")
