@@ -65,7 +65,7 @@ class Engine:
                 self._database = duckdb.connect(":memory:", config={
                     "memory_limit": f"{self._memory_mb}MB", "temp_directory": str(self._spill),
                     "autoinstall_known_extensions": "false", "autoload_known_extensions": "false",
-                    "python_enable_replacements": "false"})
+                    "python_enable_replacements": "false", "parquet_metadata_cache": "true"})
                 attach(self._database, self._root)
                 folder = sql_folder(self._root.url).replace("'", "''")
                 for statement in ("SET GLOBAL TimeZone='UTC'", f"SET GLOBAL allowed_directories=['{folder}/']",
