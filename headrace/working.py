@@ -18,7 +18,8 @@ def work(rooms: Rooms, score: Scorer, stop: threading.Event, total: int) -> None
     from producers.producer import Producer
 
     with counting("episodes", total) as advance:
-        producer = Producer(rooms.log, rooms.artifacts, rooms.backend, rooms.settings, on_finished=lambda _: advance(1))
+        producer = Producer(rooms.log, rooms.artifacts, rooms.backend, rooms.settings, lake=rooms.lake,
+                            on_finished=lambda _: advance(1))
         producer.run(stop, until_idle=True)
-    VerifyConsumer(rooms.log, score, rooms.settings).run(stop, until_idle=True)
+    VerifyConsumer(rooms.log, score, rooms.settings, lake=rooms.lake).run(stop, until_idle=True)
     Sink(rooms.log, rooms.lake, rooms.artifacts, rooms.settings).run(stop, until_idle=True)
