@@ -65,10 +65,11 @@ class Engine:
                 self._database = duckdb.connect(":memory:", config={
                     "memory_limit": f"{self._memory_mb}MB", "temp_directory": str(self._spill),
                     "autoinstall_known_extensions": "false", "autoload_known_extensions": "false",
-                    "python_enable_replacements": "false", "parquet_metadata_cache": "true"})
+                    "python_enable_replacements": "false"})
                 attach(self._database, self._root)
                 folder = sql_folder(self._root.url).replace("'", "''")
-                for statement in ("SET GLOBAL TimeZone='UTC'", f"SET GLOBAL allowed_directories=['{folder}/']",
+                for statement in ("SET GLOBAL TimeZone='UTC'", "SET GLOBAL parquet_metadata_cache=true",
+                                  f"SET GLOBAL allowed_directories=['{folder}/']",
                                   "SET GLOBAL enable_external_access=false", "SET GLOBAL lock_configuration=true"):
                     self._database.execute(statement)
             return self._database
