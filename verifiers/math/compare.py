@@ -68,7 +68,7 @@ def _same(want: Any, got: Any, decimal: str) -> bool:
         got = _right_side(got)
         if got is None:
             return False
-    return bool(verify(want, got, timeout_seconds=None, raise_on_error=False))
+    return bool(verify(want, got, timeout_seconds=None, raise_on_error=False, allow_set_relation_comp=True))
 
 
 def _is_claim(value: Any) -> bool:

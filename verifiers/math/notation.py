@@ -123,7 +123,7 @@ def _quantity(before: str, value: Number, after: str) -> tuple[Number, bool, str
         currency, after = CURRENCIES[after[0]], after[1:].strip()
     if after and not re.fullmatch(r"[A-Za-z°¢][A-Za-z°/' .,-]*(?:\^?\{?[23]\}?)?|°", after):
         return None
-    if re.fullmatch(r"[A-Za-z]", after) and after.lower() not in UNITS:
+    if any(letter.lower() not in (*UNITS, "a") for letter in re.findall(r"\b[A-Za-z]\b", after)):
         return None
     number = Number(sign * value.value * scale, value.unit * scale if value.unit else None, value.digits)
     return number, percent, currency or unit_of(after)
@@ -164,8 +164,18 @@ def clean(text: str, listed: bool = False) -> str:
     text = re.sub(r"\\(?:text|textbf|mathrm|mbox|operatorname|mathbf|rm)\s*\{([^{}]*)\}", r" \1 ", text)
     text = " ".join(text.split()).rstrip(".,;:").strip()
     if not listed and not re.search(r"[({\[]", text):
+        text = re.sub(r"(?<=\d) ?[xX] ?(?=10 ?\^)", r"\\times ", text)
         text = re.sub(r"(?<![\d,.])(\d{1,3}(?:,\d{3})+)(?![\d,])", lambda found: found[1].replace(",", ""), text)
+    text = re.sub(r"(?<![\d.])(\d*)\.(\d{0,9})\\(?:overline|bar)\s*\{(\d{1,9})\}", _repeating, text)
     return re.sub(r"^=\s*", "", text)
+
+
+def _repeating(found: re.Match[str]) -> str:
+    """A decimal with a bar over the digits that repeat, as a fraction."""
+    whole, fixed, repeated = found.groups()
+    under = (10 ** len(repeated) - 1) * 10 ** len(fixed)
+    value = Fraction(int(f"{whole}{fixed}{repeated}") - int(f"{whole}{fixed}" or "0"), under)
+    return f"{value.numerator}/{value.denominator}"
 
 
 def elements(plain: str) -> list[str]:
@@ -182,7 +192,15 @@ def elements(plain: str) -> list[str]:
         elif depth == 0:
             parts.append(body[start:found.start()])
             start = found.end()
-    return [part.strip() for part in (*parts, body[start:]) if part.strip()]
+    return [one for part in (*parts, body[start:]) if part.strip() for one in _both_signs(part.strip())]
+
+
+def _both_signs(part: str) -> list[str]:
+    """`3 ± 2` is two values."""
+    before, mark, behind = re.sub(r"\\pm(?![A-Za-z])", "±", part).partition("±")
+    if not mark or "±" in behind:
+        return [part]
+    return [f"{before} + {behind}" if before.strip() else behind.strip(), f"{before} - {behind}".strip()]
 
 
 def is_list(plain: str) -> bool:
