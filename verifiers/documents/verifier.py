@@ -96,4 +96,9 @@ def _row(leaf: match.Leaf) -> dict[str, Any]:
 
 
 def _plain(value: Any) -> Any:
+    """Numbers as they were written."""
+    if isinstance(value, list):
+        return [_plain(item) for item in value]
+    if isinstance(value, dict):
+        return {key: _plain(item) for key, item in value.items()}
     return value if value is None or isinstance(value, str | bool) else str(value)
