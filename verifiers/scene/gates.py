@@ -30,6 +30,8 @@ def gates(measures: Measures, covered: Overlap, hidden: SceneHidden) -> dict[str
 
 def defects(mesh: Mesh, edges: Edges, measures: Measures, covered: Overlap, hidden: SceneHidden) -> list[str]:
     """Sentences, the gravest first. Empty for a sound model of the wanted number of bodies."""
+    if measures.bodies == measures.cavities and measures.closed and measures.consistent:
+        return [f"inverted mesh: all faces point inward (volume {measures.volume:g})", *_triangles(mesh)]
     return [*_surface(mesh, edges, measures), *_bodies(mesh, measures, hidden), *_space(covered, hidden),
             *_triangles(mesh)]
 
@@ -48,7 +50,7 @@ def _surface(mesh: Mesh, edges: Edges, measures: Measures) -> Iterator[str]:
     if measures.closed and not measures.consistent:
         yield "inconsistent winding: neighbouring triangles face opposite ways"
     if measures.closed and measures.consistent and measures.volume < 0:
-        yield f"inverted mesh: all faces point inward (volume {measures.volume:g})"
+        yield f"inverted mesh: more faces point inward than outward (volume {measures.volume:g})"
     elif measures.closed and measures.consistent and measures.volume == 0:
         yield "flat mesh: it encloses no volume"
 

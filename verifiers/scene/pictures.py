@@ -13,6 +13,7 @@ import numpy as np
 from artifacts.store import ArtifactStore
 from schemas.errors import UnavailableError
 from verifiers.scene import render
+from verifiers.scene.measures import measure
 from verifiers.scene.mesh import Floats, Mesh, Point
 from verifiers.scene.rays import HINT, Caster, Frame, camera_axes, frame_of
 
@@ -20,8 +21,8 @@ if TYPE_CHECKING:
     from PIL.ImageDraw import ImageDraw
 
 MEDIA_TYPE = "image/png"
-TILE = 250
-_MARGIN, _HEAD, _LEFT, _FOOT = 10, 46, 28, 30
+TILE = 220
+_MARGIN, _HEAD, _LEFT, _FOOT = 10, 84, 28, 30
 _VIEWS: list[tuple[str, Point]] = [
     ("from the front, right, above", (0.62, -1, 0.62)), ("from the back, left, below", (-0.62, 1, -0.62)),
     ("front: x right, z up", (0, -1, 0)), ("right: y right, z up", (1, 0, 0)), ("top: x right, y up", (0, 0, 1))]
@@ -29,12 +30,14 @@ _GREY, _RULE = (96, 102, 112), (222, 224, 228)
 _AXIS_COLOURS = ((196, 60, 60), (64, 140, 72), (58, 96, 196))
 _LOOSE_SHOWN = 4000
 _LOOSE = (235, 30, 150)
+_FAULTS_SHOWN, _FAULT = 180, (178, 34, 34)
 
 
-def keep(mesh: Mesh, reference: Mesh | None, loose: Floats, title: str, artifacts: ArtifactStore) -> list[Any]:
+def keep(mesh: Mesh, reference: Mesh | None, loose: Floats, title: str, faults: list[str],
+         artifacts: ArtifactStore) -> list[Any]:
     """Draw and store the sheet; what the evidence says of it. `loose`: pairs of end points of open edges."""
     try:
-        data = sheet(mesh, reference, loose, title)
+        data = sheet(mesh, reference, loose, title, faults)
     except UnavailableError as wrong:
         return [{"name": "views", "problem": f"not drawn: {wrong}", "hint": wrong.hint}]
     ref = artifacts.put(data, MEDIA_TYPE)
@@ -43,7 +46,7 @@ def keep(mesh: Mesh, reference: Mesh | None, loose: Floats, title: str, artifact
              "size_bytes": ref.size_bytes}]
 
 
-def sheet(mesh: Mesh, reference: Mesh | None, loose: Floats, title: str) -> bytes:
+def sheet(mesh: Mesh, reference: Mesh | None, loose: Floats, title: str, faults: list[str]) -> bytes:
     try:
         from PIL import Image, ImageDraw
     except ImportError:
@@ -56,7 +59,8 @@ def sheet(mesh: Mesh, reference: Mesh | None, loose: Floats, title: str) -> byte
     for down, (_, images) in enumerate(rows):
         for across, image in enumerate(images):
             picture.paste(Image.fromarray(image), (_LEFT + across * TILE, _HEAD + down * TILE))
-    _rule(draw, len(rows), width, title)
+    _rule(draw, len(rows), width)
+    _title(draw, title, mesh, reference, faults)
     for down, (name, _) in enumerate(rows):
         label = Image.new("RGB", (TILE, _LEFT - 6), (255, 255, 255))
         ImageDraw.Draw(label).text((TILE // 2, 11), name, fill=render.INK_BYTES, font=_font(14), anchor="mm")
@@ -88,10 +92,22 @@ def _font(size: int) -> Any:
     return ImageFont.load_default(size)
 
 
-def _rule(draw: ImageDraw, rows: int, width: int, title: str) -> None:
-    draw.text((_LEFT, 4), title, fill=render.INK_BYTES, font=_font(15))
+def _title(draw: ImageDraw, title: str, mesh: Mesh, reference: Mesh | None, faults: list[str]) -> None:
+    draw.text((_LEFT, 6), title, fill=render.INK_BYTES, font=_font(15))
+    numbers = f"submission: {_numbers(mesh)}" + (f"      reference: {_numbers(reference)}" if reference else "")
+    draw.text((_LEFT, 28), numbers, fill=_GREY, font=_font(12))
+    draw.text((_LEFT, 46), "; ".join(faults)[:_FAULTS_SHOWN], fill=_FAULT, font=_font(12))
+
+
+def _numbers(mesh: Mesh) -> str:
+    found = measure(mesh)
+    return (f"{found.triangles} triangles, volume {found.volume:.5g}, area {found.area:.5g}, "
+            f"{found.bodies} bod{'y' if found.bodies == 1 else 'ies'}")
+
+
+def _rule(draw: ImageDraw, rows: int, width: int) -> None:
     for across, (name, _) in enumerate(_VIEWS):
-        draw.text((_LEFT + across * TILE + TILE // 2, 36), name, fill=_GREY, font=_font(12), anchor="mm")
+        draw.text((_LEFT + across * TILE + TILE // 2, _HEAD - 10), name, fill=_GREY, font=_font(12), anchor="mm")
         draw.line([(_LEFT + across * TILE, _HEAD), (_LEFT + across * TILE, _HEAD + rows * TILE)], fill=_RULE)
     for down in range(rows + 1):
         draw.line([(_LEFT, _HEAD + down * TILE), (width - _MARGIN, _HEAD + down * TILE)], fill=_RULE)
@@ -125,8 +141,9 @@ def _sizes(draw: ImageDraw, mesh: Mesh, frame: Frame, down: int) -> None:
             draw.line([(beside - 3, y), (beside + 3, y)], fill=_GREY)
         draw.text(((left + right) / 2, under + 7), f"{'xyz'[flat]} {high[flat] - low[flat]:.4g}", fill=_GREY,
                   font=_font(11), anchor="mm")
-        draw.text((corner[0] + 6, corner[1] + 12), f"{'xyz'[tall]} {high[tall] - low[tall]:.4g}", fill=_GREY,
-                  font=_font(11), anchor="lm")
+        draw.text((corner[0] + 4 if beside < corner[0] + 30 else beside, top - 9),
+                  f"{'xyz'[tall]} {high[tall] - low[tall]:.4g}", fill=_GREY, font=_font(11),
+                  anchor="lm" if beside < corner[0] + 30 else "mm")
 
 
 def _triad(draw: ImageDraw, axes: Floats, at: tuple[int, int]) -> None:
@@ -160,6 +177,6 @@ def _foot(draw: ImageDraw, frame: Frame, top: int, width: int, compared: bool, l
     pixel = 2 * frame.radius / (TILE * render.ZOOM)
     length = 10 ** math.floor(math.log10(120 * pixel))
     length *= 5 if 5 * length < 120 * pixel else 2 if 2 * length < 120 * pixel else 1
-    end = width - _MARGIN
+    end = width - 2 * _MARGIN
     draw.line([(end - length / pixel, top + 16), (end, top + 16)], fill=render.INK_BYTES, width=2)
     draw.text((end - length / pixel - 8, top + 16), f"{length:g} units", fill=_GREY, font=_font(12), anchor="rm")

@@ -15,6 +15,7 @@ from verifiers.scene.measures import cross, dot
 from verifiers.scene.mesh import Floats, Mesh, Point
 
 HINT = "pip install 'headrace[scene]'"
+_NEAR = 1e-5
 _OFF_CENTRE = (0.5137, 0.4871)
 """Where in its pixel a ray goes through: off the places where models have their edges."""
 
@@ -62,7 +63,7 @@ class Caster:
         except ImportError:
             raise UnavailableError("views cannot be made: embreex is not installed", hint=HINT) from None
         self._scene = EmbreeScene()
-        points = ((mesh.points - frame.centre) / frame.radius).astype(np.float32)
+        self._points = points = ((mesh.points - frame.centre) / frame.radius).astype(np.float32)
         TriangleMesh(self._scene, points, mesh.triangles.astype(np.int32))
         a, b, c = mesh.corners()
         normal = cross(b - a, c - a)
@@ -73,16 +74,26 @@ class Caster:
         """A square view of the whole frame; `zoom` below 1 leaves a margin."""
         steps = (np.arange(pixels) + _OFF_CENTRE[0]) / pixels * 2 - 1
         down = (np.arange(pixels) + _OFF_CENTRE[1]) / pixels * 2 - 1
-        starts = np.empty((pixels, pixels, 3), dtype=np.float32)
-        starts[:] = (steps / zoom)[None, :, None] * axes[0] - (down / zoom)[:, None, None] * axes[1] + 2.0 * axes[2]
-        along = np.empty((pixels * pixels, 3), dtype=np.float32)
+        rows, columns = self._window(-axes[1], down / zoom), self._window(axes[0], steps / zoom)
+        inside = (rows.stop - rows.start, columns.stop - columns.start)
+        starts = np.empty((*inside, 3), dtype=np.float32)
+        starts[:] = ((steps / zoom)[None, columns, None] * axes[0] - (down / zoom)[rows, None, None] * axes[1]
+                     + 2.0 * axes[2])
+        along = np.empty((inside[0] * inside[1], 3), dtype=np.float32)
         along[:] = -axes[2]
         found = self._scene.run(starts.reshape(-1, 3), along, output=True)
-        face = found["primID"]
+        face = np.full((pixels, pixels), -1, dtype=np.int32)
+        face[rows, columns] = found["primID"].reshape(inside)
+        depth = np.zeros((pixels, pixels), dtype=np.float32)
+        depth[rows, columns] = np.where(face[rows, columns] >= 0, found["tfar"].reshape(inside) - np.float32(1), 0)
         turned = np.zeros((len(self._normals) + 1, 3), dtype=np.float32)
         for column, axis in enumerate(axes):
             turned[:-1, column] = (self._normals * axis).sum(axis=1)
-        shape = (pixels, pixels)
-        depth = np.where(face >= 0, found["tfar"] - np.float32(1), np.float32(0))
-        return Shot((face >= 0).reshape(shape), depth.reshape(shape), turned[face].reshape(*shape, 3),
-                    face.reshape(shape))
+        return Shot(face >= 0, depth, turned[face], face)
+
+    def _window(self, axis: Floats, places: Floats) -> slice:
+        """Rows or columns of rays that can meet the model at all."""
+        along = (self._points * axis).sum(axis=1)
+        first, last = np.searchsorted(places, [along.min() - _NEAR, along.max() + _NEAR])
+        start = min(int(first), len(places) - 1)
+        return slice(start, max(int(last), start + 1))

@@ -84,7 +84,8 @@ def _judged(mesh: Mesh, reference: Mesh | None, hidden: SceneHidden, components:
     evidence |= {"measured": measures._asdict(), "overlap": covered._asdict(),
                  "defects": defects(mesh, edges, measures, covered, hidden)}
     loose = mesh.points[edges.ends[edges.faces == 1]]
-    evidence["pictures"] = pictures.keep(mesh, reference, loose, f"{task.task_id}: {hidden.mesh}", context.artifacts)
+    evidence["pictures"] = pictures.keep(mesh, reference, loose, f"{task.task_id}: {hidden.mesh}",
+                                         evidence["defects"], context.artifacts)
     components |= barred
     if not all(barred.values()):
         evidence["failed"] = sorted(name for name, value in barred.items() if not value)

@@ -127,8 +127,8 @@ class _Ascii:
         places = _places(element)
         try:
             found = [[float(row[place]) for place in places] for row in self._lines(element)]
-        except (ValueError, IndexError):
-            raise MeshError("a vertex is not three numbers") from None
+        except (ValueError, IndexError) as wrong:
+            raise wrong if isinstance(wrong, MeshError) else MeshError("a vertex is not three numbers") from None
         return np.array(found, dtype=np.float64).reshape(-1, 3)
 
     def faces(self, element: Element) -> list[list[int]]:

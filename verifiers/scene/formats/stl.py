@@ -36,6 +36,7 @@ def _read_binary(data: bytes, count: int, builder: Builder) -> None:
 
 def _read_ascii(data: bytes, builder: Builder) -> None:
     corners: list[int] = []
+    word = b""
     lines = rows(data)
     next(lines, None)
     for word, *rest in lines:
@@ -47,5 +48,5 @@ def _read_ascii(data: bytes, builder: Builder) -> None:
                 raise MeshError("a facet has not three corners")
             builder.face(corners)
             corners = []
-    if corners:
-        raise MeshError("the file ends within a facet")
+    if corners or word != b"endsolid":
+        raise MeshError("the file ends before its `endsolid`")
