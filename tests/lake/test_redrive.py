@@ -13,6 +13,7 @@ import msgspec
 import pytest
 from deltalake import Transaction
 
+from artifacts.store import DirectoryStore
 from lake import open_lake
 from lake.content import content
 from lake.redrive import add_missing
@@ -45,6 +46,7 @@ def sealed_without_manifest(world: World) -> tuple[Path, bytes]:
     world.story.request("a", "b")
     world.story.seal("batch-1", 0, {"a": "trained", "b": "stale"})
     ref = msgspec.msgpack.decode(world.story.told[-1][1].data)["manifest"]["digest"]
+    assert isinstance(world.artifacts, DirectoryStore)
     path = world.artifacts.path(ref)
     manifest = path.read_bytes()
     path.unlink()

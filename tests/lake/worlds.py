@@ -6,7 +6,6 @@ import threading
 from pathlib import Path
 
 from artifacts import open_store
-from artifacts.store import DirectoryStore
 from consumers.sink import Sink
 from eventlog import open_log
 from lake import open_lake
@@ -17,9 +16,7 @@ from tests.lake.histories import Story, whole_story
 class World:
     def __init__(self, home: Path, **settings: object) -> None:
         self.settings = Settings(home=str(home), **settings)  # type: ignore[arg-type]
-        store = open_store(self.settings)
-        assert isinstance(store, DirectoryStore)
-        self.artifacts = store
+        self.artifacts = open_store(self.settings)
         self.log = open_log(self.settings)
         self.lake = open_lake(self.settings, self.artifacts)
         self.story = Story(self.artifacts)
