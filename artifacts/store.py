@@ -12,7 +12,7 @@ from typing import Protocol
 
 from artifacts.folder import Folder
 from artifacts.local_folder import LocalFolder
-from schemas.errors import ArtifactError
+from schemas.errors import ArtifactError, ArtifactStorageError
 from schemas.events import ArtifactRef
 from schemas.ids import DIGEST_PREFIX, digest, is_digest
 
@@ -56,7 +56,7 @@ class FolderStore:
         except FileNotFoundError:
             raise ArtifactError("artifact is missing", where=self.folder.url, value=name) from None
         except OSError as wrong:
-            raise ArtifactError(f"artifact cannot be read ({wrong.strerror})", where=self.folder.url,
+            raise ArtifactStorageError(f"artifact cannot be read ({wrong.strerror})", where=self.folder.url,
                                 value=name) from None
         if digest(data) != name:
             raise ArtifactError("artifact is corrupt: its bytes do not match its digest",
@@ -67,14 +67,14 @@ class FolderStore:
         try:
             return self.folder.size(file_of(name))
         except OSError as wrong:
-            raise ArtifactError(f"artifact store cannot be asked ({wrong.strerror})", where=self.folder.url,
+            raise ArtifactStorageError(f"artifact store cannot be asked ({wrong.strerror})", where=self.folder.url,
                                 value=name) from None
 
     def _write(self, name: str, data: bytes) -> None:
         try:
             self.folder.write(file_of(name), data)
         except OSError as wrong:
-            raise ArtifactError(f"artifact cannot be written ({wrong.strerror})", where=self.folder.url,
+            raise ArtifactStorageError(f"artifact cannot be written ({wrong.strerror})", where=self.folder.url,
                                 value=f"{len(data)} bytes", hint="is there free space?") from None
 
     def _remember(self, name: str) -> None:

@@ -11,7 +11,7 @@ from consumers.rows import Place, Row, dead_letter, event_row, rows_of
 from eventlog.log import TopicPartition
 from schemas.codec import decode_payload
 from schemas.envelope import Event, Position, Record
-from schemas.errors import ArtifactError, SchemaError
+from schemas.errors import ArtifactError, ArtifactStorageError, SchemaError
 from schemas.events import BatchSealed, DeadLettered, Payload
 from schemas.head import Heads
 from schemas.topics import TRAJECTORIES
@@ -85,6 +85,8 @@ class Folding:
     def _of_manifest(self, sealed: BatchSealed, place: Place) -> list[Row]:
         try:
             return manifest_rows(sealed, self._artifacts, place)
+        except ArtifactStorageError:  # It may be there.
+            raise
         except (ArtifactError, SchemaError) as wrong:
             reason = f"batch {sealed.batch_id}: {wrong}"
             return [dead_letter(place.position, reason, place.event.data, place.event.time_us)]

@@ -20,7 +20,7 @@ from consumers.folding import Folding
 from eventlog.log import EventLog, Subscription, TopicPartition
 from eventlog.member import static_member
 from schemas.envelope import Record
-from schemas.errors import CommitConflictError, HeadraceError, LakeError, LogError
+from schemas.errors import ArtifactStorageError, CommitConflictError, HeadraceError, LakeError, LogError
 from schemas.failpoints import hit
 from schemas.settings import Settings
 from schemas.topics import TOPICS, TRAJECTORIES
@@ -81,7 +81,7 @@ class Sink:
             try:
                 if self._turn(subscription) and target is not None and self._covers(target):
                     return
-            except (LakeError, OSError) as wrong:
+            except (LakeError, ArtifactStorageError, OSError) as wrong:
                 self._moved = True
                 self.conflicts += isinstance(wrong, CommitConflictError)
                 failures = failures + 1 if self.flushes == flushes else 1

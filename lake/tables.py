@@ -170,6 +170,7 @@ class WriterTable:
             hit("sink:after_data_file")
             actions.append(add_action(name, size, rows.num_rows, spans_of(rows), data_change=True))
         commit(handle, actions, [Transaction(name, version) for name, version in said.items()])
+        hit("sink:after_log_entry")
         if self._alone_since(before):
             self._known = Transactions(before + 1, {**self._transactions().entries, **said})
             self._files += [LiveFile(action.path, action.size, rows.num_rows) for action in actions]

@@ -11,7 +11,8 @@
     ├── LogError           the event log
     │   ├── LogDamagedError    the log's own bytes are not what was written
     │   └── LogRecreatedError  the log behind the address is not the one we knew
-    ├── ArtifactError      the artifact store (missing, corrupt, full)
+    ├── ArtifactError      the artifact store (missing, corrupt)
+    │   └── ArtifactStorageError  the store cannot be read or written now, which may pass: try again, conclude nothing
     ├── LakeError          Delta tables
     │   └── CommitConflictError  another sink committed first: drop buffers, reload, seek
     ├── SandboxError       the sandbox broke (never the command in it)
@@ -96,6 +97,10 @@ class LogRecreatedError(LogError):
 class ArtifactError(HeadraceError):
     code = "artifact"
     exit_code = 2
+
+
+class ArtifactStorageError(ArtifactError):
+    code = "artifact-storage"
 
 
 class LakeError(HeadraceError):

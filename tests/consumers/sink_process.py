@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import threading
 from pathlib import Path
@@ -17,7 +18,8 @@ from schemas.settings import Settings
 
 def main(home: str, log_setting: str, member: str, lease_s: str) -> None:
     """Drain the log, in flushes of about 20 rows."""
-    settings = Settings(home=home, log=log_setting, sink_flush_rows=20)
+    settings = Settings(home=home, log=log_setting, sink_flush_rows=20, lake=os.environ.get("HEADRACE_LAKE", ""),
+                        artifacts=os.environ.get("HEADRACE_ARTIFACTS", ""))
     log: EventLog
     if log_setting == "sqlite":
         log = SqliteLog(Path(home) / "log.db", settings.log_partitions, float(lease_s))

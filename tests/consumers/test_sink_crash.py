@@ -16,7 +16,6 @@ from pathlib import Path
 import pytest
 
 from artifacts import open_store
-from artifacts.store import DirectoryStore
 from consumers.sink import GROUP, Sink
 from eventlog import open_log
 from eventlog.log import TopicPartition
@@ -38,7 +37,6 @@ class Setting:
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
         self.store = open_store(self.settings)
-        assert isinstance(self.store, DirectoryStore)
         self.log = open_log(self.settings)
         self.story = Story(self.store)
         self.appended = 0
