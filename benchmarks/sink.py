@@ -1,6 +1,6 @@
 """What exactly-once costs the sink, whether its commits stay fast as the lake grows, and how much memory it needs.
 
-    python benchmarks/sink.py [--quick] [--seed S]
+    python benchmarks/sink.py [--quick] [--seed S] [--only throughput|commits|memory]
 
 The bare consumer is `kafka-python` and `pyarrow` alone: it decodes the same payloads and writes the same rows with the
 same encodings to plain Parquet files of as many rows. It checks nothing, keeps no position, and admits every event.
@@ -39,10 +39,16 @@ LONG = 50
 
 
 def main() -> int:
-    quick, seed = (options := parser(__doc__).parse_args()).quick, options.seed
-    held = [*throughput(seed, *((20, 256, 3) if quick else (40, 512, 7))),
-            *commits(seed, *((200, 40) if quick else (10_000, 100))),
-            *memory(seed, *((1_000, 20) if quick else (10_000, 200)))]
+    options = parser(__doc__)
+    options.add_argument("--only", choices=("throughput", "commits", "memory"))
+    chosen = options.parse_args()
+    quick, seed, held = chosen.quick, chosen.seed, []
+    if chosen.only in (None, "throughput"):
+        held += throughput(seed, *((20, 256, 3) if quick else (40, 512, 7)))
+    if chosen.only in (None, "commits"):
+        held += commits(seed, *((200, 40) if quick else (10_000, 100)))
+    if chosen.only in (None, "memory"):
+        held += memory(seed, *((1_000, 20) if quick else (10_000, 200)))
     return 0 if all(held) else 1
 
 
