@@ -183,16 +183,17 @@ class _Partition:
     def _refused(self, record: Record, event: Event, claim: Claim, verdict: Verdict) -> Finding:
         wrong = _wrong(claim, event, verdict.reason)
         if not wrong or event.subject in self._broken:
-            return self._fence(record, event, verdict.reason)
+            return self._fence(record, event, verdict.reason, claim.owner)
         self._fenced += 1
         if verdict.reason != "duplicate_sequence":  # All that follows in the episode is fenced because of this one.
             self._broken.add(event.subject)
         return Finding("broken sequence", True, record.position, event.subject, wrong)
 
-    def _fence(self, record: Record, event: Event, reason: str) -> Finding:
+    def _fence(self, record: Record, event: Event, reason: str, owner: str = "") -> Finding:
         self._fenced += 1
+        whose = f" while {owner} owns the episode" if owner not in ("", event.source) else ""
         return Finding(f"fenced: {reason}", False, record.position, event.subject,
-                       f"{event.name}, sequence {event.sequence}, from {event.source}")
+                       f"{event.name}, sequence {event.sequence}, from {event.source}{whose}")
 
 
 def _wrong(claim: Claim, event: Event, reason: str) -> str:

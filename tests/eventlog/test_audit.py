@@ -89,7 +89,7 @@ def test_sound_log_has_no_fault_and_its_fenced_events_are_told(log: EventLog, lo
     assert sum(one.events for one in audit.partitions) == 12 * 6 - 1 + 7
     assert sum(one.episodes for one in audit.partitions) == 13
     (zombie,) = of(audit, "fenced: not_owner")
-    assert zombie.episode == "taken" and "from a" in zombie.detail
+    assert zombie.episode == "taken" and "from a while b owns the episode" in zombie.detail
 
 
 def test_log_that_is_not_there_is_told_and_not_made(tmp_path: Path) -> None:
