@@ -140,6 +140,7 @@ def _verify(rooms: Rooms, options: argparse.Namespace) -> int:
                 problems += differences(lake, rooms.artifacts, log, advance)
     except LakeError as wrong:
         problems.append(f"{wrong}; {wrong.hint}")
+    problems = list(dict.fromkeys(problems))  # The same damage stops both audits.
     against = "the log" if options.against_log else "their promises" if options.quick else "the archive"
     _show(options, ["problem"], [[problem] for problem in problems],
           f"{len(problems)} problems found" if problems else f"sound: {total} offsets agree with {against}")
