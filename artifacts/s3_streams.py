@@ -7,6 +7,7 @@ a file is fetched together: a Parquet file tells there what it holds.
 from __future__ import annotations
 
 import io
+import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -17,13 +18,15 @@ _AHEAD_BYTES = 64 << 10
 
 
 class Reader(io.RawIOBase):
-    """`fetch(start, end)` gives the bytes between. Not thread-safe."""
+    """`fetch(start, end)` gives the bytes between. Each thread has a position of its own: an engine that reads one file
+    in several threads seeks and reads in two steps."""
 
     def __init__(self, size: int, fetch: Callable[[int, int], bytes]) -> None:
         self.size = size
         self._fetch = fetch
-        self._at = self._start = 0
-        self._ahead = b""
+        self._own = threading.local()
+        self._ahead = (0, b"")
+        """Bytes that were fetched with others, and where they start."""
 
     def readable(self) -> bool:
         return True
@@ -32,31 +35,31 @@ class Reader(io.RawIOBase):
         return True
 
     def tell(self) -> int:
-        return self._at
+        return getattr(self._own, "at", 0)
 
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        base = {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self.size}[whence]
-        self._at = max(0, base + offset)
-        return self._at
+        base = {io.SEEK_SET: 0, io.SEEK_CUR: self.tell(), io.SEEK_END: self.size}[whence]
+        self._own.at = max(0, base + offset)
+        return self.tell()
 
     def readinto(self, buffer: Any) -> int:
-        view = memoryview(buffer).cast("B")
-        data = self._next(min(len(view), self.size - self._at))
+        view, at = memoryview(buffer).cast("B"), self.tell()
+        data = self._read(at, min(len(view), self.size - at))
         view[:len(data)] = data
-        self._at += len(data)
+        self._own.at = at + len(data)
         return len(data)
 
-    def _next(self, count: int) -> bytes:
+    def _read(self, at: int, count: int) -> bytes:
         if count <= 0:
             return b""
-        skip = self._at - self._start
-        if not (skip >= 0 and skip + count <= len(self._ahead)):
+        start, ahead = self._ahead
+        if not start <= at <= at + count <= start + len(ahead):
             if count >= _AHEAD_BYTES:
-                return self._fetch(self._at, self._at + count)
-            self._start = min(self._at, max(0, self.size - _AHEAD_BYTES))
-            self._ahead = self._fetch(self._start, min(self.size, self._start + _AHEAD_BYTES))
-            skip = self._at - self._start
-        return self._ahead[skip:skip + count]
+                return self._fetch(at, at + count)
+            start = min(at, max(0, self.size - _AHEAD_BYTES))
+            ahead = self._fetch(start, min(self.size, start + _AHEAD_BYTES))
+            self._ahead = start, ahead
+        return ahead[at - start:at - start + count]
 
 
 class Writer(io.RawIOBase):
