@@ -51,7 +51,7 @@ bench: setup     ## all benchmarks: benchmarks/results.json and docs/benchmarks.
 learning: setup  ## slow proof: three seeds climb, shuffled rewards do not
 	$(BIN)/python benchmarks/learning.py $(ARGS)
 
-chaos: setup     ## slow proof: 100 kills and pauses on each log, then the audit; ARGS="--seed 7 --kills 300"
+chaos: setup     ## slow proof: 210 random kills and pauses on SQLite, Kafka and S3, then the audit; ARGS="--seed 7 --kills 300"
 	$(BIN)/python -m tests.chaos.chaos $(ARGS)
 
 cad: $(CAD_STAMP) ## the environment of build123d programs (1 GB), apart from all else

@@ -101,13 +101,14 @@ def _print_places(rooms: Rooms, picture: Path) -> None:
 
 def _print_next(rooms: Rooms, plan: Plan) -> None:
     at = "" if rooms.settings.home == ".headrace" else f" --home {rooms.settings.home}"
+    on = "" if rooms.settings.log == "sqlite" else f" --log {rooms.settings.log}"
     headrace = "headrace" if shutil.which("headrace") else os.path.relpath(sys.argv[0])
     print("\ntry next")
     for command in (
         f'{headrace} sql{at} "{_NEXT_QUERY}"',
         f"{headrace} episodes ls{at} --failed --limit 5",
         f"{headrace} batches rebuild{at} --all --check",
-        f"{headrace} replay score{at} --all",
+        f"{headrace} replay score{at}{on} --all",
         "make ui" if not at else f"HEADRACE_HOME={rooms.settings.home} make ui",
     ):
         print(f"  {command}")

@@ -1,4 +1,4 @@
-"""Kills and pauses everything at random, then audits: `python -m tests.chaos.chaos [--seed S] [--kills N] [--log LOG]`.
+"""Kills and pauses everything at random, then audits: `python -m tests.chaos.chaos [--seed S] [--kills N] [--on P]`.
 
 Two writers, two sinks and a verify consumer run on one home; each that dies is started again. Half of the sinks die at
 a named failpoint. On Kafka the broker is restarted too. Prints one JSON line; exits 1 if the audit found a problem.
@@ -16,7 +16,8 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -32,6 +33,7 @@ from tests.chaos import audit
 from tests.chaos.workers import LEASE_S, open_chaos_log, settings_of
 from tests.conftest import REPOSITORY
 from tests.eventlog.conftest import broker_module
+from tests.s3_server import S3Server
 
 ROLES = (("writer", "one"), ("writer", "two"), ("sink", "sink-one"), ("sink", "sink-two"), ("verify", "verify"))
 _PLACES = ("sink:before_write", "sink:after_data_file", "sink:before_offset_commit",
@@ -62,7 +64,8 @@ class Worker:
         with self.errors.open("wb") as errors:
             self.process = subprocess.Popen(
                 [sys.executable, "-m", "tests.chaos.workers", self.role, self._settings.home, self._settings.log,
-                 self.name, str(self._rng.randrange(2**32))], env=environment, cwd=REPOSITORY, stderr=errors)
+                 self._settings.lake.removesuffix("/lake"), self.name, str(self._rng.randrange(2**32))],
+                env=environment, cwd=REPOSITORY, stderr=errors)
         self._begun = time.monotonic() if self._rng.random() < 0.1 else 0.0  # Some die while they start.
         self.lives_s = 8.0 if self.armed else self._rng.uniform(0.2, 3.0)
 
@@ -71,6 +74,9 @@ class Worker:
         if not self._begun and self._ready.exists():
             self._begun = now
         return bool(self._begun) and not self.wakes_at and now - self._begun > self.lives_s
+
+    def last_words(self, count: int = 300) -> str:
+        return self.errors.read_text(errors="replace")[-count:]
 
     def pause(self, seconds: float) -> None:
         self.process.send_signal(signal.SIGSTOP)
@@ -88,8 +94,8 @@ class Worker:
 
 
 class Chaos:
-    def __init__(self, home: Path, log: str, seed: int, restart_broker: Callable[[], None] | None) -> None:
-        self.rng, self.settings = random.Random(seed), settings_of(str(home), log)
+    def __init__(self, settings: Settings, seed: int, restart_broker: Callable[[], None] | None = None) -> None:
+        self.rng, self.settings = random.Random(seed), settings
         self.log: EventLog = open_chaos_log(self.settings)
         self.done: Counter[str] = Counter()
         self.problems: list[str] = []
@@ -146,9 +152,9 @@ class Chaos:
             self.done["failpoints"] += 1
         elif self._restart_broker and time.monotonic() - self._broker_back < 60:
             self.done["gave_up"] += 1
+            print(f"chaos: {worker.name} gave up: {worker.last_words()}", file=sys.stderr)
         else:
-            told = worker.errors.read_text(errors="replace")[-2000:]
-            self.problems.append(f"{worker.name} ended with {code}: {told}")
+            self.problems.append(f"{worker.name} ended with {code}: {worker.last_words(2000)}")
         worker.start()
 
     def report(self, seed: int, began: float) -> dict[str, Any]:
@@ -159,7 +165,7 @@ class Chaos:
             (select count(*) from dead_letters) as dead_letters, (select count(*) from scores) as scores
             from events""").to_pylist()[0]
         self.log.close()
-        return {"question": f"chaos on {self.settings.log.partition(':')[0]}", "seed": seed, **self.done, **counts,
+        return {"seed": seed, **self.done, **counts,
                 "starts": sum(worker.starts for worker in self.workers),
                 "seconds": round(time.monotonic() - began, 1), "holds": not self.problems,
                 "problems": self.problems[:20]}
@@ -190,37 +196,60 @@ def _spoil_kafka(settings: Settings, rng: random.Random) -> None:
     producer.close()
 
 
-def chaos(log: str, seed: int, kills: int) -> dict[str, Any]:
-    """Run and report. `log` is `sqlite` or `kafka`, for which a broker is started."""
+def chaos(place: str, seed: int, kills: int) -> dict[str, Any]:
+    """Run and report. The place is `sqlite`, `kafka`, for which a broker is started, or `s3`: the embedded log, with
+    lake and artifacts on a local S3 server."""
     began = time.monotonic()
     with TemporaryDirectory(prefix="headrace-chaos-") as folder:
         home = Path(folder) / "home"
         home.mkdir()
-        if log == "sqlite":
-            return _run(Chaos(home, log, seed, None), seed, kills, began)
-        with broker_module().Broker(Path(folder) / "broker") as broker:
-            def restart() -> None:
-                broker.stop()
-                broker.start()
-
-            return _run(Chaos(home, broker.log_setting, seed, restart), seed, kills, began)
+        with _PLACES_TO_BE[place](home, seed) as made:
+            made.run(kills)
+            return {"question": f"chaos on {place}", **made.report(seed, began)}
 
 
-def _run(made: Chaos, seed: int, kills: int, began: float) -> dict[str, Any]:
-    made.run(kills)
-    return made.report(seed, began)
+@contextmanager
+def _on_sqlite(home: Path, seed: int) -> Iterator[Chaos]:
+    yield Chaos(settings_of(str(home), "sqlite"), seed)
+
+
+@contextmanager
+def _on_kafka(home: Path, seed: int) -> Iterator[Chaos]:
+    with broker_module().Broker(home.parent / "broker") as broker:
+        def restart() -> None:
+            broker.stop()
+            broker.start()
+
+        yield Chaos(settings_of(str(home), broker.log_setting), seed, restart)
+
+
+@contextmanager
+def _on_s3(home: Path, seed: int) -> Iterator[Chaos]:
+    server, before = S3Server(), dict(os.environ)
+    os.environ.update(server.environment)
+    try:
+        server.make_bucket("chaos")
+        yield Chaos(settings_of(str(home), "sqlite", "s3://chaos"), seed)
+    finally:
+        os.environ.clear()
+        os.environ.update(before)
+        server.stop()
+
+
+_PLACES_TO_BE: dict[str, Callable[[Path, int], AbstractContextManager[Chaos]]] = {
+    "sqlite": _on_sqlite, "kafka": _on_kafka, "s3": _on_s3}
 
 
 def main() -> int:
     options = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     options.add_argument("--seed", type=int, default=0)
-    options.add_argument("--kills", type=int, default=100, help="kills and pauses on each log")
-    options.add_argument("--log", choices=["sqlite", "kafka", "both"], default="both")
+    options.add_argument("--kills", type=int, default=70, help="kills and pauses in each place")
+    options.add_argument("--on", choices=list(_PLACES_TO_BE), help="only there")
     given = options.parse_args()
     logging.disable(logging.WARNING)  # The audit reads the spoiled events too.
     held = True
-    for log in ("sqlite", "kafka") if given.log == "both" else (given.log,):
-        found = chaos(log, given.seed, given.kills)
+    for place in [given.on] if given.on else _PLACES_TO_BE:
+        found = chaos(place, given.seed, given.kills)
         print(json.dumps(found), flush=True)
         held &= found["holds"]
     return 0 if held else 1

@@ -20,11 +20,11 @@ def _quiet() -> Iterator[None]:
     logging.disable(logging.NOTSET)
 
 
-@pytest.mark.parametrize(("log", "kills"), [("sqlite", 14), ("kafka", 8)])
-def test_random_kills_and_pauses_lose_and_double_nothing(log: str, kills: int) -> None:
-    if log == "kafka" and (why := broker_module().missing()):
+@pytest.mark.parametrize(("place", "kills"), [("sqlite", 12), ("kafka", 8), ("s3", 4)])
+def test_random_kills_and_pauses_lose_and_double_nothing(place: str, kills: int) -> None:
+    if place == "kafka" and (why := broker_module().missing()):
         require_real("Apache Kafka", why)
-    found = chaos(log, seed=7, kills=kills)
+    found = chaos(place, seed=7, kills=kills)
     assert found["problems"] == []
     assert found["kills"] + found.get("failpoints", 0) + found.get("pauses", 0) >= kills
     assert found["events"] > 100

@@ -1,5 +1,5 @@
-"""The processes that chaos kills: `python -m tests.chaos.workers ROLE HOME LOG NAME SEED`, with role writer, sink or
-verify. None ends by itself.
+"""The processes that chaos kills: `python -m tests.chaos.workers ROLE HOME LOG STORAGE NAME SEED`, with role writer,
+sink or verify. None ends by itself.
 
 A writer notes the ids of what was acknowledged, after the acknowledgement, in a file that outlives it. Each makes a
 file NAME.ready in the home when it is at work.
@@ -37,8 +37,10 @@ _RETRY_S = 0.2
 _PAUSE_S = 0.05
 
 
-def settings_of(home: str, log: str) -> Settings:
-    return Settings(home=home, log=log, sink_flush_rows=50, sink_flush_interval_s=0.05, sandbox_backend="process")
+def settings_of(home: str, log: str, storage: str = "") -> Settings:
+    """`storage`: URL under which lake and artifacts lie; empty: in the home."""
+    return Settings(home=home, log=log, sink_flush_rows=50, sink_flush_interval_s=0.05, sandbox_backend="process",
+                    lake=storage and f"{storage}/lake", artifacts=storage and f"{storage}/artifacts")
 
 
 def open_chaos_log(settings: Settings) -> EventLog:
@@ -157,8 +159,8 @@ def verify(settings: Settings, name: str) -> None:
     made.run(threading.Event())
 
 
-def main(role: str, home: str, log: str, name: str, seed: str) -> None:
-    settings = settings_of(home, log)
+def main(role: str, home: str, log: str, storage: str, name: str, seed: str) -> None:
+    settings = settings_of(home, log, storage)
     if role == "writer":
         writer(settings, name, int(seed))
     elif role == "sink":
