@@ -180,7 +180,7 @@ def test_a_folder_that_may_only_be_read_is_read_and_told(
     lake.commit(*flush_of(folding, records[:10]))
     late = flush_of(folding, records[10:])
     subprocess.run(["mount", "-o", "remount,ro", str(small_disk)], check=True)
-    with pytest.raises(LakeError, match="[Rr]ead-only") as wrong:
+    with pytest.raises(LakeError, match=r"[Rr]ead-only") as wrong:
         lake.commit(*late)
     assert wrong.value.hint and "\n" not in str(wrong.value)
     assert rows(open_lake(Settings(home=str(small_disk)), artifacts), "select count(*) from events") == [(10,)]

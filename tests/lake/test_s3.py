@@ -50,7 +50,8 @@ def test_sinks_that_are_killed_everywhere_leave_every_event_once(setting: Settin
     setting.append()
     for place in ("sink:before_write", "sink:after_data_file@2", "sink:after_log_entry@2", "sink:after_table:turns",
                   "sink:after_table:events", "sink:before_offset_commit"):
-        assert killed(setting.sink(place)), place
+        sink = setting.sink(place)
+        assert killed(sink), f"{place}: {sink.communicate()[1].decode()}"
         setting.tell_more(place.replace(":", "-"))
     finished(setting.sink())
     assert_exactly_once(setting, tmp_path)
