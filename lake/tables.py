@@ -194,6 +194,10 @@ class WriterTable:
         except CommitConflictError:
             self.forget()
             return 0
+        except (OSError, pa.ArrowException) as wrong:
+            self.forget()
+            raise LakeError(f"compaction failed and changed nothing ({first_line(wrong)})", where=self.folder.url,
+                            hint="`headrace lake doctor` says what is wrong with the table") from None
         if self._alone_since(before):
             self._known = self._read_transactions()
             self._files = live_files(handle)

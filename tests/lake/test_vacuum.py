@@ -151,3 +151,20 @@ def test_readers_and_the_sink_go_on_while_the_lake_is_maintained(world: World) -
     assert counts and max(counts) <= len(world.story.told)
     assert rows(world.lake, "select count(*), count(distinct id) from events") == [(len(world.story.told),) * 2]
     assert world.lake.verify() == []
+
+
+def test_a_compaction_that_fails_half_way_changes_no_row(world: World) -> None:
+    before = content(world.lake)
+    world.story.episode("later")
+    world.sink()
+    after = content(world.lake)
+    victim = world.lake.root / "turns" / live_files(open_table(world.lake.tables, "turns"))[0].path
+    data = victim.read_bytes()
+    for damage in (lambda: victim.unlink(), lambda: victim.write_bytes(data[:-30])):
+        damage()
+        with pytest.raises(LakeError):
+            open_lake(world.settings, world.artifacts).compact()
+        victim.write_bytes(data)
+        assert content(open_lake(world.settings, world.artifacts)) == after != before
+    world.lake.compact()
+    assert content(world.lake) == after and world.lake.verify() == []
