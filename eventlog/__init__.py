@@ -24,6 +24,6 @@ def open_log(settings: Settings) -> EventLog:
     if settings.log.startswith("kafka://"):
         from eventlog.kafka import KafkaLog
 
-        return KafkaLog(settings.log, Path(settings.home), settings.log_partitions)
+        return KafkaLog(settings.log, Path(settings.home), settings.log_partitions, lake=settings.lake)
     raise ConfigError("unknown kind of log", where="setting `log`", value=settings.log,
                       hint="use `sqlite` or `kafka://host:port[,host:port]`")

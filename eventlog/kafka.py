@@ -31,9 +31,10 @@ DELIVERY_S = 60.0
 class KafkaLog:
     """An EventLog. Partition counts are the topics' own; `partitions` counts only where topics are created."""
 
-    def __init__(self, setting: str, home: Path, partitions: int, delivery_s: float = DELIVERY_S) -> None:
+    def __init__(self, setting: str, home: Path, partitions: int, delivery_s: float = DELIVERY_S,
+                 lake: str = "") -> None:
         self._subscriptions: list[KafkaSubscription] = []
-        self._cluster = Cluster(setting, home, partitions)
+        self._cluster = Cluster(setting, home, partitions, lake)
         try:
             self._appender = Appender(self._cluster, delivery_s)
         except BaseException:

@@ -1,103 +1,53 @@
-"""Reaching a Kafka cluster: address, credentials, topics, and whether it is the cluster that the home knows.
+"""Reaching a Kafka cluster: topics, whose consumer groups they are, and whether it is the one that the home knows.
 
-Credentials come from the environment (`HEADRACE_KAFKA_*`) or a file named there, and are never shown. The cluster and
-its topics are remembered in `home/kafka.json`: offsets of a recreated cluster mean nothing to a lake that read the
-old one, so a change is an error, not a fresh start.
+The cluster and its topics are remembered in `home/kafka.json`: offsets of a recreated cluster mean nothing to a lake
+that read the old one, so a change is an error, not a fresh start.
 """
 
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import json
-import logging
 import os
-import socket
-import time
+import uuid
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import kafka
 import kafka.errors
-from kafka.net.compat import KafkaNetClient
 
+from eventlog.kafka_access import HINT, addresses, credentials, hush, knock, once_refused
 from schemas.envelope import MAX_EVENT_BYTES
-from schemas.errors import ConfigError, HeadraceError, LogError, LogRecreatedError, UnavailableError
+from schemas.errors import HeadraceError, LogError, LogRecreatedError, UnavailableError
 from schemas.topics import REQUESTS, TOPICS, TRAJECTORIES, partitions_of
 
 MESSAGE_BYTES = MAX_EVENT_BYTES + (1 << 20)
 """An event with its headers; the broker checks it on the compressed batch."""
-_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
-_CONNECT_S = 3.0
 _BOOTSTRAP_S = 6.0
 _REQUEST_S = 15.0
 _TOPICS_READY_S = 30.0
-_HINT = "check the address and that the broker runs; `make kafka` starts one on this machine"
-
-
-def addresses(setting: str) -> list[str]:
-    """`kafka://host:port[,host:port]` as a list of `host:port`."""
-    found = []
-    for part in setting.removeprefix("kafka://").rstrip("/").split(","):
-        host, _, port = part.strip().rpartition(":")
-        if not host or not port.isdigit() or not 0 < int(port) < 65536 or "/" in host:
-            raise ConfigError("not the address of a Kafka broker", where="setting `log`", value=setting,
-                              hint="kafka://host:port[,host:port]")
-        found.append(f"{host}:{int(port)}")
-    return found
-
-
-def credentials(environment: Mapping[str, str]) -> dict[str, Any]:
-    """Client settings for TLS and SASL from `HEADRACE_KAFKA_*`."""
-    def given(name: str) -> str:
-        return environment.get(f"HEADRACE_KAFKA_{name}", "")
-
-    protocol = given("SECURITY_PROTOCOL") or "PLAINTEXT"
-    if protocol not in _PROTOCOLS:
-        raise ConfigError("unknown security protocol", where="HEADRACE_KAFKA_SECURITY_PROTOCOL", value=protocol,
-                          hint=f"one of {', '.join(_PROTOCOLS)}")
-    found: dict[str, Any] = {"security_protocol": protocol}
-    if given("CA_FILE"):
-        if not Path(given("CA_FILE")).is_file():
-            raise ConfigError("no such file", where="HEADRACE_KAFKA_CA_FILE", value=given("CA_FILE"))
-        found["ssl_cafile"] = given("CA_FILE")
-    if protocol.startswith("SASL"):
-        found |= {"sasl_mechanism": given("SASL_MECHANISM") or "PLAIN", "sasl_plain_username": given("USERNAME"),
-                  "sasl_plain_password": given("PASSWORD") or _password_file(given("PASSWORD_FILE"))}
-        if not found["sasl_plain_username"] or not found["sasl_plain_password"]:
-            raise ConfigError("SASL needs a user name and a password", where="environment",
-                              hint="set HEADRACE_KAFKA_USERNAME and HEADRACE_KAFKA_PASSWORD or ..._PASSWORD_FILE")
-    return found
-
-
-def _password_file(name: str) -> str:
-    if not name:
-        return ""
-    try:
-        return Path(name).read_text(encoding="utf-8").strip()
-    except (OSError, UnicodeDecodeError):
-        raise ConfigError("password file cannot be read", where="HEADRACE_KAFKA_PASSWORD_FILE", value=name) from None
+_OWNER_LETTERS = 12
 
 
 class Cluster:
-    """An administrator's connection. `client` holds the settings that every client of this cluster shares."""
+    """An administrator's connection. `client` holds the settings that every client of this cluster shares.
 
-    def __init__(self, setting: str, home: Path, partitions: int) -> None:
-        # The client's log would repeat every failed attempt, and shows passwords at level debug.
-        quiet = logging.getLogger("kafka")
-        if quiet.level == logging.NOTSET:
-            quiet.addHandler(logging.NullHandler())
-            quiet.setLevel(logging.CRITICAL)
+    `owner` tells the consumer groups of one lake from another's: two hosts that fill the same lake by URL share it,
+    and so do all processes of a home; two homes on one cluster have nothing in common but the records.
+    """
+
+    def __init__(self, setting: str, home: Path, partitions: int, lake: str = "") -> None:
         self.setting = setting
         self.client: dict[str, Any] = {
             "bootstrap_servers": addresses(setting), "client_id": "headrace", "metrics_enabled": False,
             "bootstrap_timeout_ms": int(_BOOTSTRAP_S * 1000), "request_timeout_ms": int(_REQUEST_S * 1000),
             "allow_auto_create_topics": False, **credentials(os.environ)}
-        self._home = home
-        _knock(self.client["bootstrap_servers"], setting)
-        self.admin = self._connect()
+        self._home, self._lake = home, lake
+        self.admin = administrator(setting, self.client)
         try:
-            self.identity, self.partitions = self._enter(partitions)
+            self.identity, self.partitions, self.owner = self._enter(partitions)
         except kafka.errors.KafkaError as wrong:
             self.close()
             raise told_as(wrong, setting) from None
@@ -113,6 +63,10 @@ class Cluster:
         except kafka.errors.KafkaError as wrong:
             raise told_as(wrong, self.setting) from None
         return {(place.topic, place.partition): int(found.offset) for place, found in answer.items()}
+
+    def group_id(self, group: str) -> str:
+        """The name of a consumer group on the cluster."""
+        return f"{group}-{self.owner}"
 
     def check_same(self) -> None:
         """Raises LogRecreatedError if the cluster or a topic is no longer the one we opened."""
@@ -131,23 +85,7 @@ class Cluster:
     def close(self) -> None:
         self.admin.close()
 
-    def _connect(self) -> kafka.KafkaAdminClient:
-        made: list[Any] = []
-
-        def client(**settings: Any) -> Any:
-            made.append(KafkaNetClient(**settings))
-            return made[-1]
-
-        settings = {name: value for name, value in self.client.items()
-                    if name not in ("metrics_enabled", "allow_auto_create_topics")}
-        try:
-            return kafka.KafkaAdminClient(kafka_client=client, **settings)
-        except kafka.errors.KafkaError as wrong:
-            for started in made:
-                started.close()
-            raise told_as(wrong, self.setting) from None
-
-    def _enter(self, partitions: int) -> tuple[str, dict[str, int]]:
+    def _enter(self, partitions: int) -> tuple[str, dict[str, int], str]:
         known = self._remembered()
         cluster, topics = str(self.admin.describe_cluster()["cluster_id"]), self._topics()
         self._compare(known, cluster, topics)
@@ -160,8 +98,14 @@ class Cluster:
             raise LogError("topics `requests` and `trajectories` need equal partition counts", where=self.setting,
                            value=(counts[REQUESTS], counts[TRAJECTORIES]),
                            hint="an episode's events must stay with its request: recreate the topics")
-        self._remember(cluster, {topic: str(topics[topic].get("topic_id", "")) for topic in TOPICS})
-        return cluster, counts
+        ids = {topic: str(topics[topic].get("topic_id", "")) for topic in TOPICS}
+        return cluster, counts, self._own(self._remember(known, {"cluster": cluster, "topics": ids}))
+
+    def _own(self, home: str) -> str:
+        """A lake at a URL may be filled by hosts that share nothing else; any other belongs to its home."""
+        if "://" not in self._lake:
+            return home
+        return hashlib.sha256(self._lake.rstrip("/").encode()).hexdigest()[:_OWNER_LETTERS]
 
     def _topics(self) -> dict[str, Any]:
         described = self.admin.describe_topics(list(TOPICS))
@@ -193,26 +137,55 @@ class Cluster:
     def _remembered(self) -> dict[str, Any]:
         try:
             known = json.loads(self._file().read_text(encoding="utf-8"))
-            return {"cluster": str(known["cluster"]), "topics": dict(known["topics"])}
+            return {"cluster": str(known["cluster"]), "topics": dict(known["topics"]),
+                    "owner": str(known.get("owner", ""))}
         except FileNotFoundError:
             return {}
         except (OSError, ValueError, KeyError, TypeError):
             raise LogError("memory of the Kafka cluster cannot be read", where=str(self._file()),
                            hint="restore the file, or remove it if this home's lake is empty") from None
 
-    def _remember(self, cluster: str, topics: Mapping[str, str]) -> None:
-        text = json.dumps({"cluster": cluster, "topics": topics}, indent=1)
-        beside = self._file().with_name(f"kafka.json.{os.getpid()}.part")
+    def _remember(self, known: dict[str, Any], now: dict[str, Any]) -> str:
+        """Keep what was found; answers with the home's own id, which the first to open the log here makes up."""
+        now["owner"] = known.get("owner") or uuid.uuid4().hex[:_OWNER_LETTERS]
+        if now == known:
+            return str(now["owner"])
+        beside = self._file().with_name(f"kafka.json.{uuid.uuid4().hex}.part")
         try:
             self._home.mkdir(parents=True, exist_ok=True)
-            with beside.open("w", encoding="utf-8") as file:
-                file.write(text)
-                file.flush()
-                os.fsync(file.fileno())
-            beside.replace(self._file())
+            try:
+                with beside.open("w", encoding="utf-8") as file:
+                    file.write(json.dumps(now, indent=1))
+                    file.flush()
+                    os.fsync(file.fileno())
+                if known:
+                    beside.replace(self._file())
+                else:
+                    os.link(beside, self._file())
+            finally:
+                beside.unlink(missing_ok=True)
+        except FileExistsError:  # Another process of this home was first, and its id counts.
+            theirs = self._remembered()
+            return str(theirs["owner"]) if theirs.get("owner") else self._remember(theirs, now)
         except OSError as wrong:
             raise UnavailableError(f"home cannot be written ({wrong.strerror})", where=str(self._home),
                                    hint="choose a writable --home") from None
+        return str(now["owner"])
+
+
+def administrator(setting: str, client: Mapping[str, Any]) -> kafka.KafkaAdminClient:
+    """A connection that was let in. Raises UnavailableError with the reason, after one attempt at each address."""
+    hush()
+    knock(setting, client)
+    made: list[Any] = []
+    settings = {name: value for name, value in client.items()
+                if name not in ("metrics_enabled", "allow_auto_create_topics")}
+    try:
+        return kafka.KafkaAdminClient(kafka_client=once_refused(made), **settings)
+    except kafka.errors.KafkaError as wrong:
+        for started in made:
+            started.close()
+        raise told_as(wrong, setting) from None
 
 
 def told_as(wrong: Exception, where: str) -> HeadraceError:
@@ -221,7 +194,7 @@ def told_as(wrong: Exception, where: str) -> HeadraceError:
         return wrong
     reason = f"{type(wrong).__name__}: {wrong}" if str(wrong) else type(wrong).__name__
     match wrong:
-        case kafka.errors.SaslAuthenticationFailedError():
+        case kafka.errors.SaslAuthenticationFailedError() | kafka.errors.UnsupportedSaslMechanismError():
             return UnavailableError("Kafka refused the credentials", where=where,
                                     hint="check the HEADRACE_KAFKA_* environment variables")
         case kafka.errors.MessageSizeTooLargeError() | kafka.errors.RecordListTooLargeError():
@@ -235,22 +208,5 @@ def told_as(wrong: Exception, where: str) -> HeadraceError:
             return UnavailableError(f"Kafka broker lost track of this producer ({reason[:200]})", where=where,
                                     hint="append the same events again: readers drop what is there twice")
         case kafka.errors.RetriableError():
-            return UnavailableError(f"Kafka broker does not answer ({reason[:200]})", where=where, hint=_HINT)
+            return UnavailableError(f"Kafka broker does not answer ({reason[:200]})", where=where, hint=HINT)
     return LogError(f"Kafka failed ({reason[:300]})", where=where)
-
-
-def _knock(servers: list[str], setting: str) -> None:
-    """Is anyone there? Answers at once where a client would try again and again."""
-    reasons = []
-    deadline = time.monotonic() + 2 * _CONNECT_S
-    for server in servers:
-        host, _, port = server.rpartition(":")
-        left = min(_CONNECT_S, deadline - time.monotonic())
-        if left <= 0:
-            break
-        try:
-            socket.create_connection((host.strip("[]"), int(port)), timeout=left).close()
-            return
-        except OSError as wrong:
-            reasons.append(f"{server}: {wrong.strerror or wrong}")
-    raise UnavailableError("no Kafka broker can be reached", where=setting, value="; ".join(reasons), hint=_HINT)

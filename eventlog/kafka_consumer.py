@@ -136,7 +136,7 @@ class KafkaSubscription:
             # With the member id, so that a process that took this name over is not thrown out in our place.
             gone = [kafka.admin.MemberToRemove(member_id=was.member_id, group_instance_id=self._member)]
             with contextlib.suppress(kafka.errors.KafkaError, RuntimeError):  # The session runs out by itself.
-                self._cluster.admin.remove_group_members(self._group, gone)
+                self._cluster.admin.remove_group_members(self._cluster.group_id(self._group or ""), gone)
 
     def _connect(self) -> tuple[_Rebalances, Any]:
         settings = self._cluster.client | {
@@ -144,7 +144,7 @@ class KafkaSubscription:
             "max_partition_fetch_bytes": 8 << 20, "fetch_max_bytes": MESSAGE_BYTES, "reconnect_backoff_max_ms": 1000}
         if self._group is not None:
             settings |= {
-                "group_id": self._group, "session_timeout_ms": int(SESSION_S * 1000),
+                "group_id": self._cluster.group_id(self._group), "session_timeout_ms": int(SESSION_S * 1000),
                 "heartbeat_interval_ms": int(SESSION_S * 250), "max_poll_interval_ms": int(MAX_POLL_INTERVAL_S * 1000),
                 "partition_assignment_strategy": (RangePartitionAssignor,), "group_instance_id": self._member}
         try:

@@ -17,7 +17,8 @@ import kafka.errors
 from kafka.admin import ConfigResource, ConfigResourceType
 
 from eventlog.inspection import GroupRow, Hole, PartitionRow, Scanned, TopicRow
-from eventlog.kafka_cluster import MESSAGE_BYTES, addresses, credentials, told_as
+from eventlog.kafka_access import addresses, credentials
+from eventlog.kafka_cluster import MESSAGE_BYTES, administrator, told_as
 from eventlog.log import TopicPartition
 from schemas.envelope import Position, RawRecord, Record, from_wire
 from schemas.errors import LogError, NotFoundError, SchemaError, UnavailableError
@@ -39,10 +40,7 @@ class KafkaInspector:
         self._client: dict[str, Any] = {
             "bootstrap_servers": addresses(setting), "client_id": "headrace-inspect", "request_timeout_ms": _ASK_MS,
             "bootstrap_timeout_ms": _ASK_MS, **credentials(os.environ)}
-        try:
-            self._admin = kafka.KafkaAdminClient(**self._client)
-        except kafka.errors.KafkaError as wrong:
-            raise told_as(wrong, setting) from None
+        self._admin = administrator(setting, self._client)
         try:
             described = self._ask(self._admin.describe_topics, list(TOPICS))
             self._topics: dict[str, Any] = {

@@ -19,6 +19,7 @@ import subprocess
 import sys
 import time
 import uuid
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 
@@ -78,12 +79,15 @@ def free_port() -> int:
 class Broker:
     """A broker whose data lie in `folder`. Starting it again on the same folder and port keeps topics and records."""
 
-    def __init__(self, folder: Path, port: int | None = None) -> None:
+    def __init__(self, folder: Path, port: int | None = None, *, listeners: Mapping[str, tuple[str, int]] | None = None,
+                 properties: Mapping[str, object] | None = None, format_arguments: Sequence[str] = ()) -> None:
+        """`listeners` stand beside the plain one: name -> (protocol, port). `deploy/kafka/secured.py` makes some."""
         if why := missing():
             raise BrokerError(why)
         self.folder = folder.resolve()
         self.port = port or free_port()
         self._controller_port = free_port()
+        self._listeners, self._extra, self._format = listeners or {}, properties or {}, format_arguments
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -103,7 +107,8 @@ class Broker:
         with output:
             if not (self.folder / "data" / "meta.properties").exists():
                 cluster = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=").replace("-", "A")
-                arguments = ("kafka.tools.StorageTool", "format", "-t", cluster, "-c", str(config))
+                arguments = ("kafka.tools.StorageTool", "format", "-t", cluster, "-c", str(config),
+                             *self._format)
                 self._java(classpath, *arguments, output=output)
             command = ["java", *_JVM, "-cp", classpath, "kafka.Kafka", str(config)]
             self._process = subprocess.Popen(
@@ -171,14 +176,17 @@ class Broker:
         return (self.folder / "broker.out").read_text(encoding="utf-8", errors="replace")[-2000:]
 
     def _properties(self) -> str:
+        named = {"PLAINTEXT": ("PLAINTEXT", self.port), **self._listeners}
+        open_to = ",".join(f"{name}://127.0.0.1:{port}" for name, (_, port) in named.items())
+        protocols = ",".join(f"{name}:{protocol}" for name, (protocol, _) in named.items())
         lines = {
             "process.roles": "broker,controller",
             "node.id": 1,
             "controller.quorum.voters": f"1@127.0.0.1:{self._controller_port}",
-            "listeners": f"PLAINTEXT://127.0.0.1:{self.port},CONTROLLER://127.0.0.1:{self._controller_port}",
-            "advertised.listeners": f"PLAINTEXT://127.0.0.1:{self.port}",
+            "listeners": f"{open_to},CONTROLLER://127.0.0.1:{self._controller_port}",
+            "advertised.listeners": open_to,
             "controller.listener.names": "CONTROLLER",
-            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+            "listener.security.protocol.map": f"{protocols},CONTROLLER:PLAINTEXT",
             "log.dirs": self.folder / "data",
             "auto.create.topics.enable": "false",
             "log.retention.ms": -1,
@@ -190,6 +198,7 @@ class Broker:
             "group.initial.rebalance.delay.ms": 0,
             "num.network.threads": 2,
             "num.io.threads": 2,
+            **self._extra,
         }
         return "".join(f"{name}={value}\n" for name, value in lines.items())
 

@@ -17,21 +17,21 @@ from schemas.settings import Settings
 from tests.conftest import REPOSITORY, require_real
 
 
-def broker_module() -> ModuleType:
-    """`deploy/kafka/broker.py`, which is a script and not of a package."""
-    if "kafka_broker" not in sys.modules:
-        path = REPOSITORY / "deploy" / "kafka" / "broker.py"
-        spec = importlib.util.spec_from_file_location("kafka_broker", path)
+def broker_module(name: str = "broker") -> ModuleType:
+    """`deploy/kafka/broker.py` or its sibling, which are scripts and not of a package."""
+    if f"kafka_{name}" not in sys.modules:
+        path = REPOSITORY / "deploy" / "kafka" / f"{name}.py"
+        spec = importlib.util.spec_from_file_location(f"kafka_{name}", path)
         assert spec is not None and spec.loader is not None
-        sys.modules["kafka_broker"] = module = importlib.util.module_from_spec(spec)
+        sys.modules[f"kafka_{name}"] = module = importlib.util.module_from_spec(spec)
         spec.loader.exec_module(module)
-    return sys.modules["kafka_broker"]
+    return sys.modules[f"kafka_{name}"]
 
 
-def start_broker(folder: Path):
+def start_broker(folder: Path, **options: object):
     module = broker_module()
     try:
-        return module.Broker(folder).start()
+        return module.Broker(folder, **options).start()
     except module.BrokerError as wrong:
         require_real("Apache Kafka", str(wrong))
 

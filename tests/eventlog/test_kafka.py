@@ -8,6 +8,7 @@ import socket
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import kafka
@@ -16,7 +17,8 @@ import pytest
 
 from eventlog import open_log
 from eventlog.kafka import KafkaLog
-from eventlog.kafka_cluster import credentials, told_as
+from eventlog.kafka_access import credentials
+from eventlog.kafka_cluster import told_as
 from eventlog.kafka_consumer import KafkaSubscription
 from eventlog.log import EventLog
 from schemas.envelope import CONTENT_TYPE, to_headers
@@ -152,6 +154,43 @@ def test_topics_that_vanish_under_an_open_log_are_a_clear_error(kafka_settings: 
         poll_until(reader, lambda found: False)
     log.close()
     reader.close()
+
+
+# -- whose groups they are -------------------------------------------------------------------------------------------
+
+def test_groups_of_two_homes_on_one_cluster_are_strangers(kafka_settings: Settings, tmp_path: Path) -> None:
+    other_settings = Settings(home=str(tmp_path / "other"), log=kafka_settings.log)
+    mine, again, other = open_log(kafka_settings), open_log(kafka_settings), open_log(other_settings)
+    mine.append(TASKS, [event("a", number) for number in range(3)]).result(30)
+    readers = [log.subscribe([TASKS], "sink", member="sink-host-0") for log in (mine, other)]
+    for reader in readers:  # Each reads everything, and neither throws the other out.
+        assert [record.event.sequence for record in read(reader, 3)] == [0, 1, 2]
+    readers[0].commit({(TASKS, 0): 2})
+    readers[0].close()
+    successor = again.subscribe([TASKS], "sink", member="sink-host-0")
+    assert [record.event.sequence for record in read(successor, 1)] == [2]
+    for log in (mine, again, other):
+        log.close()
+
+
+def test_hosts_that_fill_one_lake_by_its_address_share_their_groups(kafka_settings: Settings, tmp_path: Path) -> None:
+    homes = [(tmp_path / "a", "s3://bucket/lake"), (tmp_path / "b", "s3://bucket/lake/"), (tmp_path / "c", "s3://two")]
+    logs = [open_log(Settings(home=str(home), log=kafka_settings.log, lake=lake)) for home, lake in homes]
+    first, second, third = (log._cluster.group_id("sink") for log in logs)
+    assert first == second != third and first.startswith("sink-")
+    for log in logs:
+        log.close()
+
+
+def test_processes_that_open_a_new_home_at_once_are_of_one_mind(kafka_settings: Settings) -> None:
+    open_log(kafka_settings).close()
+    (Path(kafka_settings.home) / "kafka.json").unlink()
+    with ThreadPoolExecutor(6) as pool:
+        logs = list(pool.map(lambda _: open_log(kafka_settings), range(6)))
+    assert len({log._cluster.owner for log in logs}) == 1
+    assert [path.name for path in Path(kafka_settings.home).iterdir()] == ["kafka.json"]
+    for log in logs:
+        log.close()
 
 
 # -- addresses and credentials ---------------------------------------------------------------------------------------
