@@ -125,8 +125,7 @@ class Chaos:
                 self._ended(worker)
             elif worker.due(now):
                 self._strike(worker)
-        if self.kills // 10 > before // 10:
-            self._spoil(self.settings, self.rng)
+        if self.kills // 10 > self.done["undecodable"] and self._spoil(self.settings, self.rng):
             self.done["undecodable"] += 1
             print(f"chaos: {self.kills} of {kills} ({dict(self.done)})", file=sys.stderr)
         if self._restart_broker and self.kills // 25 > before // 25:
@@ -171,11 +170,15 @@ class Chaos:
                 "problems": self.problems[:20]}
 
 
-def _spoil_sqlite(settings: Settings, rng: random.Random) -> None:
-    """A record that is none, at the end of a partition."""
+def _spoil_sqlite(settings: Settings, rng: random.Random) -> bool:
+    """A record that is none, at the end of a partition. False if a worker that is paused holds the file's lock."""
     connection = apsw.Connection(f"{settings.home}/log.db")
-    connection.set_busy_timeout(30_000)
-    connection.execute("begin immediate")
+    connection.set_busy_timeout(200)
+    try:
+        connection.execute("begin immediate")
+    except apsw.BusyError:
+        connection.close()
+        return False
     topic = connection.execute("select number from topics where name = ?", (TRAJECTORIES,)).get
     key = topic, rng.randrange(settings.log_partitions)
     head = connection.execute("select next_offset from heads where topic = ? and partition = ?", key).get
@@ -185,15 +188,17 @@ def _spoil_sqlite(settings: Settings, rng: random.Random) -> None:
     connection.execute("update heads set next_offset = ? where topic = ? and partition = ?", (head + 1, *key))
     connection.execute("commit")
     connection.close()
+    return True
 
 
-def _spoil_kafka(settings: Settings, rng: random.Random) -> None:
+def _spoil_kafka(settings: Settings, rng: random.Random) -> bool:
     import kafka
 
     producer = kafka.KafkaProducer(bootstrap_servers=settings.log.removeprefix("kafka://"))
     producer.send(TRAJECTORIES, b"\xff\xfe\x00", key=b"\xff", headers=[("ce_specversion", b"\xff")],
                   partition=rng.randrange(settings.log_partitions)).get(60)
     producer.close()
+    return True
 
 
 def chaos(place: str, seed: int, kills: int) -> dict[str, Any]:
