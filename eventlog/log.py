@@ -44,7 +44,10 @@ class EventLog(Protocol):
     """Id of the cluster or file, for life: part of every application transaction of the lake."""
 
     def append(self, topic: str, events: Sequence[Event]) -> Future[list[Position]]:
-        """Done when durable. Order within one call and between calls of one thread is kept per partition."""
+        """Done when durable. Order within one call and between calls of one thread is kept per partition.
+
+        What is not durable yet is bounded: beyond that the call holds its caller, up to a minute, then raises. An event
+        loop calls it in a thread."""
         ...
 
     def subscribe(self, topics: Sequence[str], group: str | None = None, start: Start = "earliest", *,

@@ -37,6 +37,7 @@ class Writer:
         self.episode_id, self.source = episode_id, source
         self.sequence = claim.sequence
         """Of the newest event written."""
+        self._turn = asyncio.Lock()
 
     async def claim(self, payload: Payload) -> None:
         event = self._event(payload, self.sequence + 1)
@@ -49,8 +50,16 @@ class Writer:
         await self._append([self._event(payload, self.sequence + 1 + index) for index, payload in enumerate(payloads)])
 
     async def _append(self, events: Sequence[Event]) -> None:
+        """An episode that is cancelled here withdraws nothing: what it writes next must find no gap before it."""
         self.sequence = events[-1].sequence
-        await asyncio.wrap_future(self._log.append(TRAJECTORIES, events))
+        handed = asyncio.ensure_future(self._hand_over(events))
+        handed.add_done_callback(lambda over: over.cancelled() or over.exception())  # Somebody has to look at it.
+        await asyncio.shield(handed)
+
+    async def _hand_over(self, events: Sequence[Event]) -> None:
+        async with self._turn:  # First come, first served.
+            appended = await asyncio.to_thread(self._log.append, TRAJECTORIES, events)
+        await asyncio.wrap_future(appended)
 
     def _event(self, payload: Payload, sequence: int) -> Event:
         return make_event(payload, subject=self.episode_id, source=self.source, sequence=sequence, time_us=now_us())
