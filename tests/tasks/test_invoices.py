@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 from schemas.errors import TaskError
 from tasks.importers import load_tasks
 from tasks.task import Task
+from tests.conftest import require_real
 
 WANTED = ('{"issuer": "Café B.V.", "invoice_number": "007", "vat": 7740001454, "amount": 1234.50, '
           '"amount_untaxed": 1000, "amount_tax": 234.50, "date": "2024-04-03", "currency": "EUR", "paid": true, '
@@ -75,7 +77,8 @@ def test_an_empty_or_missing_folder_is_named(tmp_path: Path) -> None:
 
 def test_a_pdf_alone_gets_its_text_beside_it_and_a_broken_one_is_named(
         tmp_path: Path, cases: Callable[[str], Path]) -> None:
-    pytest.importorskip("pypdf")
+    if importlib.util.find_spec("pypdf") is None:
+        require_real("pypdf", "the extra `documents` is not installed")
     with pytest.raises(TaskError, match="not a PDF"):
         imported(tmp_path, text=None, pdf=b"hello")
     task = imported(tmp_path, text=None, pdf=cases("documents/invoice2data/saeco.pdf").read_bytes())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 
 from schemas.errors import VerifierError
 from tasks.task import Submission, Task
+from tests.conftest import require_real
 from verifiers.documents import DocumentsVerifier
 from verifiers.verifier import Score
 
@@ -96,6 +98,8 @@ ROWS: list[dict[str, Any]] = [{"name": "Apple", "qty": 2, "price": "$1.50", "tax
 
 
 def items(rows: Any, **more: Any) -> Score:
+    if importlib.util.find_spec("scipy") is None:
+        require_real("scipy", "the extra `documents` is not installed")
     return judged({"number": 7, "lines": rows, "total": 3, **more}, ITEMS)
 
 

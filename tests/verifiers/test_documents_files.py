@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import importlib.util
 import io
 import json
 import zlib
@@ -16,9 +17,18 @@ import pytest
 from schemas.enums import ScoreStatus
 from tasks.importers import load_tasks
 from tasks.task import Submission, Task
+from tests.conftest import require_real
 from tests.verifiers.rig import Rig
 from verifiers.documents import DocumentsVerifier, pages
 from verifiers.verifier import Score
+
+
+@pytest.fixture(autouse=True)
+def libraries() -> None:
+    for name in ("pypdf", "scipy"):
+        if importlib.util.find_spec(name) is None:
+            require_real(name, "the extra `documents` is not installed")
+
 
 FIELDS: dict[str, Any] = {"total": {"type": "money", "want": "7.50"}}
 

@@ -4,6 +4,7 @@ what hangs the library is the verifier's error, and the next answer is judged as
 from __future__ import annotations
 
 import contextlib
+import importlib.util
 import json
 from pathlib import Path
 from typing import Any
@@ -17,9 +18,17 @@ from schemas.errors import VerifierError
 from tasks.importers import load_tasks
 from tasks.sets import builtin_sets
 from tasks.task import Submission, Task
+from tests.conftest import require_real
 from tests.verifiers.rig import Rig
 from verifiers.math import MathVerifier
 from verifiers.verifier import Score
+
+
+@pytest.fixture(autouse=True)
+def library() -> None:
+    if importlib.util.find_spec("math_verify") is None:
+        require_real("math-verify", "the extra `math` is not installed")
+
 
 QUICK = MathVerifier(deadline_s=1.0)
 
@@ -174,7 +183,7 @@ def test_no_text_breaks_the_reading_and_a_fraction_is_itself(value: Any, text: s
 def test_the_built_in_problems_have_their_answers_and_slips(rig: Rig) -> None:
     tasks = builtin_sets()["math"]()
     assert len({task.task_id for task in tasks}) == len(tasks) == 36
-    for task in tasks[::2]:
+    for task in tasks[::3]:
         assert rig.score(rig.play(task, task.reference)).reward == 1.0, task.prompt
         assert rig.score(rig.play(task, [])).reward == 0.0
         for name in ("wrong", "hedged"):
