@@ -7,9 +7,13 @@ import signal
 from collections.abc import Iterator
 from pathlib import Path
 
+import kafka
 import pytest
 
+from schemas.envelope import Event, to_headers
 from schemas.settings import Settings
+from schemas.topics import TOPICS, TRAJECTORIES
+from tests.consumers.episodes import episode
 from tests.consumers.test_sink_crash import (
     Setting,
     assert_exactly_once,
@@ -19,7 +23,7 @@ from tests.consumers.test_sink_crash import (
     paused,
 )
 from tests.eventlog.conftest import broker, forget_topics
-from tests.lake.histories import whole_story
+from tests.lake.histories import rows, whole_story
 
 __all__ = ["broker"]
 
@@ -74,6 +78,31 @@ def test_a_broker_that_restarts_under_the_sink_costs_time_only(
     finished(sink)
     finished(setting.sink())
     assert_exactly_once(setting, tmp_path)
+
+
+def test_marks_of_transactions_are_no_gaps(setting: Setting, request: pytest.FixtureRequest) -> None:
+    """A foreign writer that uses transactions: what it took back is not there, and offsets that hold no record, the
+    last one too, hold nothing up."""
+    wanted: list[Event] = []
+    producer = kafka.KafkaProducer(bootstrap_servers=request.getfixturevalue("broker").address,
+                                   transactional_id="foreign")
+    producer.init_transactions()
+    for number in range(6):
+        told = episode(f"e-{number}", None)
+        producer.begin_transaction()
+        for one in told:
+            producer.send(TRAJECTORIES, one.data, key=b"e", headers=to_headers(one), partition=0)
+        if number % 3 == 2:
+            producer.flush()
+            producer.abort_transaction()
+        else:
+            producer.commit_transaction()
+            wanted += told
+    producer.close()
+    finished(setting.sink())
+    lake = setting.lake()
+    assert sorted(rows(lake, "select id from events")) == sorted((one.id,) for one in wanted)
+    assert lake.positions() == {part: end for part, end in setting.log.ends(TOPICS).items() if end}
 
 
 def test_offsets_of_the_group_have_no_say(setting: Setting, tmp_path: Path) -> None:

@@ -212,6 +212,18 @@ def test_a_table_that_was_deleted_is_told_before_anything_is_written(
     assert rows(fresh, "select count(*) from requests")
 
 
+def test_a_lake_that_was_deleted_under_a_sink_is_told(
+        lake: Lake, artifacts: ArtifactStore, story: Story) -> None:
+    records = told(story)
+    folding = Folding(artifacts)
+    lake.bind(IDENTITY)
+    lake.commit(*flush_of(folding, records[:30]))
+    remove(lake.folder)
+    with pytest.raises(LakeError, match="the table is gone") as lost:
+        lake.commit(*flush_of(folding, records[30:]))
+    assert "lake rebuild" in lost.value.hint
+
+
 def test_a_table_that_lost_its_newest_entries_is_told(
         settings: Settings, lake: Lake, artifacts: ArtifactStore, story: Story) -> None:
     records = told(story)

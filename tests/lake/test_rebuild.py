@@ -13,17 +13,20 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import apsw
+import pyarrow as pa
 import pytest
 
+from consumers.folding import Folding
 from consumers.sink import Sink
 from lake import generation, open_lake
 from lake.content import content
 from lake.vacuum import vacuum
 from replay.rebuild import FILE, discard_old, rebuild, undo
-from schemas.errors import LakeError, LogError
+from replay.source import LogSource
+from schemas.errors import CommitConflictError, LakeError, LogError
 from schemas.failpoints import VARIABLE
 from schemas.topics import TOPICS
-from tests.lake.histories import rows
+from tests.lake.histories import flush_of, rows
 from tests.lake.worlds import World
 
 
@@ -206,3 +209,64 @@ def test_a_log_that_lost_its_end_is_refused(world: World) -> None:
     connection.close()
     with pytest.raises(LakeError, match="lost its end"):
         rebuild(world.lake, world.log, world.artifacts)
+
+
+def flush(world: World) -> tuple[dict[str, pa.Table], dict[tuple[str, int], int], dict[tuple[str, int], int]]:
+    """The next flush of a sink, of one new event."""
+    start = world.lake.positions()
+    world.story.request(f"next-{len(world.story.told)}")
+    world.append()
+    ends = world.log.ends(TOPICS)
+    source = LogSource(world.log, None)
+    return flush_of(Folding(world.artifacts), [
+        record for part, end in ends.items() for record in source.read(part, start.get(part, 0), end)])
+
+
+def test_a_writer_of_the_old_tables_starts_over(world: World) -> None:
+    world.fill()
+    other = open_lake(world.settings, world.artifacts)
+    other.bind(world.log.identity)
+    other.commit(*flush(world))
+    rebuild(world.lake, world.log, world.artifacts)
+    following = flush(world)
+    with pytest.raises(CommitConflictError, match="built anew"):
+        other.commit(*following)
+    assert other.positions() == world.lake.positions()
+    other.commit(*following)
+    assert rows(world.lake, "select count(*) from events") == [(len(world.story.told),)]
+
+
+def test_a_commit_to_the_old_tables_that_ends_after_the_switch_does_not_count(
+        world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its writer starts over: otherwise a sink that stops now would believe that its last rows are in the lake."""
+    world.fill()
+    other = open_lake(world.settings, world.artifacts)
+    other.bind(world.log.identity)
+    following = flush(world)
+    begun: list[str] = []
+
+    def meanwhile(name: str) -> None:
+        if not begun:  # The rebuild's own commits pass here too.
+            begun.append(name)
+            rebuild(world.lake, world.log, world.artifacts)
+
+    monkeypatch.setattr("lake.commit.hit", meanwhile)
+    with pytest.raises(CommitConflictError, match="built anew"):
+        other.commit(*following)
+
+
+def test_what_came_to_the_old_tables_before_the_switch_is_in_the_new_ones(
+        world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    world.fill()
+
+    def meanwhile(name: str) -> None:
+        if name == "rebuild:before_switch":
+            world.story.episode("meanwhile")
+            world.append()
+            Sink(world.log, open_lake(world.settings, world.artifacts), world.artifacts, world.settings).run(
+                threading.Event(), until_idle=True)
+
+    monkeypatch.setattr("replay.rebuild.hit", meanwhile)
+    rebuild(world.lake, world.log, world.artifacts)
+    assert rows(world.lake, "select count(*) from turns where episode_id = 'meanwhile'") == [(1,)]
+    assert world.lake.positions() == {part: end for part, end in world.log.ends(TOPICS).items() if end}
