@@ -18,12 +18,14 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 from harness import SPAWN, Memory, Story, answer, interleaved, kafka_module, parser, quantile, ratio, scratch
 
 from artifacts import open_store
 from consumers.sink import Sink
 from eventlog import open_log
 from lake import open_lake
+from lake.files import parquet_options
 from lake.lake import Lake
 from schemas.envelope import Event, Position, Record
 from schemas.events import EpisodeFinished, EpisodeStarted, ToolCalled, ToolReturned, TurnGenerated
@@ -101,6 +103,7 @@ def _in_process(work: Callable[..., dict[str, Any]], *arguments: Any) -> dict[st
     ours, theirs = SPAWN.Pipe()
     process = SPAWN.Process(target=_reporting, args=(theirs, work, arguments))
     process.start()
+    theirs.close()  # So that the end of the process ends the wait.
     try:
         told: dict[str, Any] = ours.recv()
         return told
@@ -217,15 +220,14 @@ class BareConsumer:
             message.value))
 
     def _write(self) -> int:
-        from lake.files import parquet_writer
-
         for name, rows in self._buffers.items():
             if rows:
                 schema = TABLES[name]
                 columns = [_array(field.type, values)
                            for field, values in zip(schema, zip(*rows, strict=True), strict=True)]
                 self._files += 1
-                with parquet_writer(self._folder / f"{name}-{self._files}.parquet", schema) as writer:
+                path = self._folder / f"{name}-{self._files}.parquet"
+                with pq.ParquetWriter(path, schema, **parquet_options(schema)) as writer:
                     writer.write_table(pa.table(columns, schema=schema))
                 self.rows += len(rows) * (name == "events")
                 rows.clear()
@@ -370,6 +372,7 @@ def _start(work: Callable[..., None], settings: Settings, count: int) -> tuple[A
     ours, theirs = SPAWN.Pipe()
     process = SPAWN.Process(target=_watched, args=(theirs, work, settings, count))
     process.start()
+    theirs.close()
     return process, ours
 
 

@@ -51,6 +51,7 @@ def subscriber(name: str, settings: Settings, seed: int, count: int, target: str
     log = open_log(settings)
     process = SPAWN.Process(target=_listen, args=(settings, count, theirs))
     process.start()
+    theirs.close()  # So that the end of the process ends the wait.
     try:
         assert ours.recv() == "ready"
         sent = _append(log, seed, count)

@@ -70,16 +70,21 @@ def size_of(folder: Folder, name: str) -> int:
 @contextmanager
 def parquet_writer(folder: Folder, name: str, schema: pa.Schema) -> Iterator[pq.ParquetWriter]:
     """Durable afterwards; no file after an exception inside. Raises LakeError where the folder cannot be written."""
-    encodings = {leaf: encoding for field in schema if (encoding := _encoding(field, leaf := _leaf(field)))}
-    dictionary = [leaf for field in schema if (leaf := _leaf(field)) not in encodings and _repeats(field, leaf)]
     try:
         with folder.writer(name) as file, pq.ParquetWriter(
-                file, schema, compression="zstd", compression_level=1, use_dictionary=dictionary,
-                column_encoding=encodings or None) as writer:
+                file, schema, **parquet_options(schema)) as writer:
             yield writer
     except OSError as wrong:
         raise LakeError(f"a data file cannot be written ({wrong.strerror or wrong})", where=folder.url,
                         hint="is there free space, and may it be written?") from None
+
+
+def parquet_options(schema: pa.Schema) -> dict[str, Any]:
+    """Compression and encodings that suit the columns."""
+    encodings = {leaf: encoding for field in schema if (encoding := _encoding(field, leaf := _leaf(field)))}
+    dictionary = [leaf for field in schema if (leaf := _leaf(field)) not in encodings and _repeats(field, leaf)]
+    return {"compression": "zstd", "compression_level": 1, "use_dictionary": dictionary,
+            "column_encoding": encodings or None}
 
 
 def _encoding(field: pa.Field, leaf: str) -> str | None:
