@@ -106,6 +106,15 @@ def test_openscad_programs_that_fail_say_why(rig: Rig, openscad: None, program: 
     assert score.reward == 0.0 and said in json.dumps(details)
 
 
+def test_a_sandbox_without_the_toolchain_is_no_zero(rig: Rig, openscad: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The host has it, below a folder that this sandbox has not: as an image without it would be."""
+    monkeypatch.setattr(toolchains, "openscad", lambda: ("/usr/nowhere/openscad", ""))
+    monkeypatch.setattr(toolchains, "_openscad_version", lambda path: "1")
+    score = rig.score(rig.hand_in(task("openscad", "a.scad", volume=48), {"a.scad": "cube(1);"}))
+    assert (score.status, score.reward) == (ScoreStatus.INFRA_FAILURE, None)
+    assert "the sandbox has no openscad" in rig.evidence(score)["details"]["message"]
+
+
 def test_a_missing_toolchain_is_no_zero(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     submission = rig.hand_in(task("openscad", "a.scad", volume=48), {"a.scad": "cube(1);"})
     monkeypatch.setenv("PATH", "/nowhere")
@@ -114,9 +123,10 @@ def test_a_missing_toolchain_is_no_zero(rig: Rig, monkeypatch: pytest.MonkeyPatc
     assert rig.evidence(score)["details"]["hint"] == "apt-get install openscad"
 
 
-QUICK = ("boxes_on_faces_algebra.py", "holes_algebra.py")
-REST = ("circuit_board_algebra.py", "din_rail_algebra.py", "pillow_block_algebra.py", "extrude_algebra.py", "handle_algebra.py", "intersecting_chamfers_algebra.py",
-        "key_cap_algebra.py", "loft_algebra.py", "spring.py", "vase_algebra.py")
+QUICK = ("boxes_on_faces_algebra.py",)
+REST = ("circuit_board_algebra.py", "din_rail_algebra.py", "extrude_algebra.py", "handle_algebra.py",
+        "holes_algebra.py", "intersecting_chamfers_algebra.py", "key_cap_algebra.py", "loft_algebra.py",
+        "pillow_block_algebra.py", "spring.py", "vase_algebra.py")
 
 
 @pytest.mark.parametrize("name", [*QUICK, *(pytest.param(name, marks=SLOW) for name in REST)])

@@ -24,7 +24,8 @@ def program_task(deadline_s: float, **hidden: object) -> Task:
 
 
 @pytest.mark.parametrize(("command", "said"), [
-    ("true", "there is no part.obj"), ("ln -s /etc/passwd part.obj", "out of the workspace"), ("mkdir part.obj", "is a folder"),
+    ("true", "there is no part.obj"), ("ln -s /etc/passwd part.obj", "out of the workspace"),
+    ("mkdir part.obj", "is a folder"),
     ("ln -s ../../etc/passwd part.obj", "leads out"), ("ln -s nowhere part.obj", "there is no"),
     ("mkfifo part.obj", "there is no"), ("ln -s part.obj part.obj", "links"), (": > part.obj", "the file is empty"),
     ("truncate -s 120M part.obj", "over the limit"), ("head -c 3000000 /dev/urandom > part.obj", ""),

@@ -10,7 +10,7 @@ import re
 from typing import Any, NamedTuple
 
 from sandboxes.sandbox import ExecResult, Limits, Sandbox, SandboxSpec
-from schemas.errors import VerifierError
+from schemas.errors import UnavailableError, VerifierError
 from tasks.task import Submission, Task
 from verifiers.scene.spec import SceneHidden, Toolchain
 from verifiers.scene.toolchains import run_of
@@ -42,6 +42,9 @@ def make(submission: Submission, task: Task, hidden: SceneHidden, toolchain: Too
         workspace=submission.workspace, files=task.files if submission.workspace is None else {},
         readonly=run.readonly, environment=run.environment, limits=Limits(memory_mb=run.memory_mb, output_kb=1024),
         owner=f"verify:{task.task_id}", lease_s=max(60.0, 2 * context.deadline_s)))
+    if run.probe and (found := sandbox.exec(run.probe)).exit_code != 0:
+        raise UnavailableError(f"the sandbox has no {toolchain.name}", where=f"sandbox backend {sandbox.backend}",
+                               value=found.exit_code, hint="run verifiers on a backend and an image that have it")
     said: dict[str, Any] = {"name": toolchain.name, "version": run.version}
     if toolchain.program:
         try:

@@ -26,6 +26,7 @@ CAD_INSIDE = "/opt/cad"
 FONTS_INSIDE = "/opt/fonts"
 OPENSCAD_HINT = "apt-get install openscad"
 CAD_HINT = "make cad"
+_PROBE = "import os, sys; sys.exit(sys.version_info[1] != {minor} or not os.path.isdir('/opt/cad/build123d'))"
 _FONTS = Path("/etc/fonts")
 _REPOSITORY = Path(__file__).resolve().parents[2]
 
@@ -34,6 +35,8 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     """What to do in the sandbox, and what must be mounted there for it."""
 
     argv: list[str]
+    probe: list[str] = []
+    """A command that ends with 0 in a sandbox that has the toolchain. No sandbox without it judges a program."""
     version: str = ""
     environment: Mapping[str, str] = {}
     readonly: Mapping[str, Path] = {}
@@ -53,8 +56,8 @@ def _openscad(program: str, mesh: str) -> Run:
     path, why = openscad()
     if path is None:
         raise UnavailableError("OpenSCAD programs cannot be run here", value=why, hint=OPENSCAD_HINT)
-    return Run(argv=[path, "-o", mesh, program], version=_openscad_version(path), readonly=_fonts(),
-               environment={"FONTCONFIG_PATH": FONTS_INSIDE, "QT_QPA_PLATFORM": "offscreen"})
+    return Run(argv=[path, "-o", mesh, program], probe=[path, "--version"], version=_openscad_version(path),
+               readonly=_fonts(), environment={"FONTCONFIG_PATH": FONTS_INSIDE, "QT_QPA_PLATFORM": "offscreen"})
 
 
 def _build123d(toolchain: Toolchain, mesh: str) -> Run:
@@ -62,6 +65,7 @@ def _build123d(toolchain: Toolchain, mesh: str) -> Run:
     if folder is None:
         raise UnavailableError("build123d programs cannot be run here", value=why, hint=CAD_HINT)
     return Run(argv=[*command("verifiers.scene.cad_runner"), toolchain.program, mesh, toolchain.variable],
+               probe=["python3", "-I", "-c", _PROBE.format(minor=sys.version_info.minor)],
                version=_version(folder), memory_mb=2048, readonly={CAD_INSIDE: folder, **_fonts()},
                environment={**ENVIRONMENT, "FONTCONFIG_PATH": FONTS_INSIDE, "PYTHONPATH": CAD_INSIDE,
                             "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"})
