@@ -11,7 +11,8 @@ On any exception the outcome is unknown: the caller drops its buffers, reloads, 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -43,8 +44,17 @@ def commit_flush(table: Callable[[str], WriterTable], rows: Mapping[str, pa.Tabl
         if name in rows and rows[name].num_rows:
             promises[name] = _append_once(table(name), rows[name], end, events)
             hit(f"sink:after_table:{name}")
+    _settle([table(name) for name in promises])
     events.append(rows.get("events", TABLES["events"].empty_table()), moved, promises)
+    events.settle()
     hit("sink:after_table:events")
+
+
+def _settle(tables: Sequence[WriterTable]) -> None:
+    """All that `events` will promise is on disk before it does. Together: a disk makes many syncs of one moment one."""
+    if tables:
+        with ThreadPoolExecutor(len(tables)) as pool:
+            list(pool.map(WriterTable.settle, tables))
 
 
 def _append_once(table: WriterTable, rows: pa.Table, end: Positions, events: WriterTable) -> Positions:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from artifacts.folder import Folder
 from eventlog.log import TopicPartition
+from lake.durable import Durable
 from lake.files import live_files
 from lake.place import sql_file
 from lake.tables import identity_of, lost_rows, open_table, table_exists
@@ -71,6 +72,11 @@ class TableReader:
         self._known = read_transactions(log, handle.version(), self._known)
         return positions_of(self._known, identity_of(handle))
 
+    def settle(self) -> None:
+        handle = self.refresh()
+        if handle is not None:
+            Durable(self._root.at(self._name)).reach(handle.version())
+
     def promises(self) -> dict[str, dict[TopicPartition, int]]:
         """What `events` (this table) says of the others."""
         handle = self.refresh()
@@ -120,12 +126,15 @@ class SnapshotReader:
             return found
 
     def require_whole(self) -> None:
-        """Raises LakeError if a table has lost rows that `events` says it holds."""
+        """Raises LakeError if a table has lost rows that `events` says it holds. What a process that died had committed
+        is safe from a power cut afterwards, as far as `events` builds on it."""
         with self._lock:
             for name, promised in self._table("events").promises().items():
                 held = self._table(name).positions()
                 if any(held.get(part, 0) < offset for part, offset in promised.items()):
                     raise lost_rows(self._root.at(name), snapshot_of(promised))
+                self._table(name).settle()
+            self._table("events").settle()
 
     def forget(self) -> None:
         with self._lock:

@@ -146,21 +146,21 @@ class WriterTable:
     def require(self, promised: Mapping[TopicPartition, int]) -> None:
         """Raises LakeError if rows of this table are lost that `events` says were there."""
         lost = {f"{part[0]}-{part[1]}": offset for part, offset in promised.items() if offset}
-        if lost and (not table_exists(self._root, self.name)
+        if lost and ((self._handle is None and not table_exists(self._root, self.name))
                      or any((self.position(part) or 0) < offset for part, offset in promised.items())):
             raise lost_rows(self.folder, lost)
 
     def append(self, rows: pa.Table, ends: Mapping[TopicPartition, int],
                promises: Mapping[str, Mapping[TopicPartition, int]] | None = None) -> None:
         """Write rows and move the positions to `ends` in one commit, if nobody moved them since the handle's version.
-        With it goes what other tables hold, by name. Durable when it returns.
+        With it goes what other tables hold, by name. Safe from a power cut after `settle`.
 
         Raises CommitConflictError if somebody did; LakeError if the outcome is unknown.
         """
         from deltalake import Transaction
 
         handle = self.handle()
-        before, actions = handle.version(), []
+        before, known, actions = handle.version(), self._transactions(), []
         self._require_log(before)
         said = {promise(self._identity, table, part): offset
                 for table, held in (promises or {}).items() for part, offset in held.items()}
@@ -172,8 +172,12 @@ class WriterTable:
         commit(handle, actions, [Transaction(name, version) for name, version in said.items()])
         hit("sink:after_log_entry")
         if self._alone_since(before):
-            self._known = Transactions(before + 1, {**self._transactions().entries, **said})
+            self._known = Transactions(before + 1, {**known.entries, **said})
             self._files += [LiveFile(action.path, action.size, rows.num_rows) for action in actions]
+
+    def settle(self) -> None:
+        """Make durable what was committed. Several tables may settle at the same time."""
+        self._durable.reach(self.handle().version())
 
     def _require_log(self, version: int) -> None:
         """The table may have been deleted under this handle: it would go on beside what is no table any more."""
@@ -199,8 +203,8 @@ class WriterTable:
             raise LakeError(f"compaction failed and changed nothing ({first_line(wrong)})", where=self.folder.url,
                             hint="`headrace lake doctor` says what is wrong with the table") from None
         if self._alone_since(before):
-            self._known = self._read_transactions()
             self._files = live_files(handle)
+        self.settle()
         return len(files)
 
     def _alone_since(self, version: int) -> bool:
@@ -209,10 +213,8 @@ class WriterTable:
         handle = self.handle()
         with told("table cannot be read", self.folder.url):
             handle.update_incremental()
-        self._durable.reach(handle.version())
         if handle.version() == version + 1:
             return True
-        self._known = self._read_transactions()
         self._files = live_files(handle)
         return False
 
@@ -220,11 +222,8 @@ class WriterTable:
         """The library reads its whole log again for each application that it is asked about."""
         handle = self.handle()
         if self._known is None or self._known.version < handle.version():
-            self._known = self._read_transactions()
+            self._known = read_transactions(self.folder.at(LOG), handle.version(), self._known)
         return self._known
-
-    def _read_transactions(self) -> Transactions:
-        return read_transactions(self.folder.at(LOG), self.handle().version(), self._known)
 
     def _take_on(self, handle: DeltaTable) -> None:
         have = {field.name for field in handle.schema().fields}
