@@ -23,7 +23,7 @@ from lake.lease import maintenance
 from lake.query import Engine, Parameters, VanishedError, read_only, run, user_error
 from lake.relations import statements
 from lake.snapshot import Positions, SnapshotReader, parse_snapshot, require_reached, snapshot_of
-from lake.tables import WriterTable, create_table, table_exists, write_checkpoint
+from lake.tables import WriterTable, create_table, require_conditions, table_exists, write_checkpoint
 from lake.views import PUBLIC, mentioned
 from schemas.errors import CommitConflictError, LakeError
 from schemas.tables import TABLES
@@ -92,6 +92,7 @@ class Lake:
         if not table_exists(standing.folder, "events"):
             self._refuse_headless(standing.folder)
             create_table(standing.folder, "events", identity)
+            require_conditions(standing.folder, "events")
         owner = standing.reader.identity()
         if owner != identity:
             raise LakeError("the lake is a copy of another log", where=self.folder.url,

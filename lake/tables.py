@@ -94,6 +94,16 @@ def create_table(root: Folder, name: str, identity: str) -> None:
                             hint="choose a writable --home with free space") from None
 
 
+def require_conditions(root: Folder, name: str) -> None:
+    """Raises LakeError for storage that would let two writers of one commit both win."""
+    folder, first = root.at(name), f"{LOG}/{entry_name(0)}"
+    with told("table cannot be read", folder.url):
+        overwritten = folder.create(first, folder.read(first))  # With its own bytes: harmless.
+    if overwritten:
+        raise LakeError("the storage overwrites files where it was asked to make new ones only", where=folder.url,
+                        hint="use S3-compatible storage that heeds If-None-Match (conditional writes)")
+
+
 def write_checkpoint(root: Folder, name: str) -> None:
     """So that the table opens fast. Entries of its log stay, all of them."""
     handle, folder = open_table(root, name), root.at(name)

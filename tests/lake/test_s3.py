@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from artifacts import open_store
+from artifacts.s3_folder import S3Folder
 from artifacts.store import ArtifactStore, file_of
 from consumers.sink import Sink
 from eventlog.log import TopicPartition
@@ -191,3 +192,15 @@ def test_storage_that_does_not_answer_makes_no_dead_letter(
     assert rows(lake, "select count(*) from batch_rows") != [(0,)]
     part: TopicPartition = ("training", 0)
     assert lake.positions()[part] == setting.log.ends(["training"])[part]
+
+
+def test_storage_that_ignores_conditions_is_refused(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two sinks would both win there."""
+    def always(folder: S3Folder, name: str, data: bytes) -> bool:
+        folder.write(name, data)
+        return True
+
+    monkeypatch.setattr(S3Folder, "create", always)
+    with pytest.raises(LakeError, match="overwrites files") as wrong:
+        lake.bind(IDENTITY)
+    assert "If-None-Match" in wrong.value.hint
