@@ -89,6 +89,7 @@ class KafkaSubscription:
                 records = [record for place, messages in found.items()
                            if (place.topic, place.partition) in self._positions
                            for record in self._records(messages)]
+                self._pass_what_is_no_record()
                 if records:
                     self._looked = self._heard = time.monotonic()
                     self._stuck = {}
@@ -229,6 +230,13 @@ class KafkaSubscription:
             topic, partition, offset = records[-1].position
             self._positions[topic, partition] = offset + 1
         return records
+
+    def _pass_what_is_no_record(self) -> None:
+        """Marks of transactions and what was aborted have offsets too: the client steps over them without a word."""
+        for partition in () if self._listener.notes else self._joined:
+            state = self._consumer._subscription.assignment.get(kafka.TopicPartition(*partition))
+            if state is not None and state.has_valid_position and partition in self._positions:
+                self._positions[partition] = max(self._positions[partition], state.position.offset)
 
     def _finish_join(self) -> None:
         """A join that outlives a poll, begun for new metadata, is never completed by the client unless asked again."""
