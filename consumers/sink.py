@@ -102,6 +102,8 @@ class Sink:
         jumped: dict[TopicPartition, bool] = {}
         for record in records:
             self._take(subscription, record, jumped)
+        if not records:
+            self._pass_marks(subscription)
         if self._due(idle=not records):
             self._flush(subscription)
         return not records and not self._pending()
@@ -152,9 +154,16 @@ class Sink:
             jumped[part] = self._asked.get(part) == jump
             self._asked[part] = jump
             if not jumped[part]:
-                _log.warning("%s-%d: offsets %d to %d did not come; asking again", *part, jump[0], jump[1] - 1)
+                _log.info("%s-%d: offsets %d to %d did not come; asking again", *part, jump[0], jump[1] - 1)
                 subscription.seek(part, jump[0])
         return jumped[part]
+
+    def _pass_marks(self, subscription: Subscription) -> None:
+        """Nothing came, and yet a reader is further: what lies between is no record (marks of transactions)."""
+        for part, wanted in self._next.items():
+            at = subscription.position(part)
+            if at > wanted and self._is_a_gap(subscription, part, (wanted, at), {}):
+                self._next[part] = at
 
     def _pending(self) -> bool:
         return self._next != self._start
