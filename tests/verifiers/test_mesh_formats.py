@@ -4,6 +4,7 @@ reason that a person understands."""
 from __future__ import annotations
 
 import io
+import random
 import struct
 import tracemalloc
 import zipfile
@@ -12,7 +13,7 @@ import numpy as np
 import pytest
 
 from tasks.scene_cells import ply
-from tasks.shapes import Shape, ascii_stl, box, extrude, obj
+from tasks.shapes import Shape, ascii_stl, box, extrude, obj, off
 from tests.verifiers.scene_files import binary_ply, binary_stl, joined, model, moved, package
 from verifiers.scene.formats import parse_mesh
 from verifiers.scene.measures import measure
@@ -66,6 +67,14 @@ def two_entries(first: str, second: bytes) -> bytes:
     return out.getvalue()
 
 
+def many_entries() -> bytes:
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w") as archive:
+        for at in range(2001):
+            archive.writestr(f"{at}", b"")
+    return out.getvalue()
+
+
 def with_nan() -> bytes:
     data = bytearray(binary_stl(ANGLE))
     data[84 + 12:84 + 16] = struct.pack("<I", 0x7FA00000)  # a signalling NaN
@@ -99,10 +108,14 @@ LAUGHS = ENTITY.replace('SYSTEM "file:///etc/passwd"', '"1"')
     ("a.ply", (PLY + FACE + "0 0 0\n1 0 nan\n0 1 0\n3 0 1 2\n").encode(), "not finite"),
     ("a.ply", (PLY.replace("float z", "list uchar float z") + FACE).encode(), "no lists"),
     ("a.ply", (PLY.replace("float z", "pickle z") + FACE).encode(), "not known"),
+    ("a.ply", b"ply\nformat binary_little_endian 1.0\nelement x 9\nend_header\n", "without properties"),
+    ("a.ply", b"ply\nformat ascii 1.0\nelement x 900000\nproperty int a\nend_header\n", "too many rows"),
+    ("a.obj", b"\n" * 2_000_000, "more lines"), ("a.3mf", many_entries(), "more than 2000 entries"),
+    ("a.3mf", package("<a>" + "<b/>" * 1_000_000 + "</a>"), "more XML elements"),
     ("a.ply", binary_ply(ANGLE, "<")[:-9], "ends within"), ("a.ply", binary_ply(ANGLE, ">")[:300], "ends before"),
     ("a.ply", binary_ply(ANGLE, "<").replace(b"face 20", b"face 90000"), "ends before"),
     ("a.3mf", b"PK\x03\x04 but not really", "zip"), ("a.3mf", package(model(ANGLE))[:-90], "zip"),
-    ("a.3mf", package(b" " * (200 << 20)), "unpacks to more than"),
+    ("a.3mf", package(b" " * (70 << 20)), "unpacks to more than"),
     ("a.3mf", package(model(ANGLE), name="x"), "without"),
     ("a.3mf", package(model(ANGLE), target="../../etc/passwd"), "out of the package"),
     ("a.3mf", package(model(ANGLE), target="file:///etc/passwd"), "out of the package"),
@@ -144,3 +157,20 @@ def test_corners_in_one_place_are_one_vertex_in_the_order_of_the_file() -> None:
     needle = Shape([*box(1, 1, 1).corners, (1e-10, 0, 0)], [*box(1, 1, 1).faces, [0, 8, 1]])
     nearly = parse_mesh(obj(needle).encode(), "a.obj")
     assert (len(nearly.points), nearly.dropped) == (8, 1) and np.isfinite(nearly.points).all()
+
+
+def test_damaged_bytes_are_a_mesh_or_refused_and_never_anything_else() -> None:
+    dice = random.Random(3)
+    whole = [("a.ply", ply(ANGLE).encode()), ("a.ply", binary_ply(ANGLE, "<")),
+             ("a.ply", binary_ply(ANGLE, ">", split=False)),
+             ("a.stl", binary_stl(ANGLE)), ("a.stl", ascii_stl(ANGLE).encode()), ("a.obj", obj(ANGLE).encode()),
+             ("a.off", off(ANGLE).encode()), ("a.3mf", package(model(ANGLE)))]
+    refused = 0
+    for name, data in whole * 60:
+        at, kind = dice.randrange(len(data)), dice.randrange(3)
+        tail = data[at + 1:] if kind == 0 else data[at + dice.randrange(20):] if kind == 1 else b""
+        try:
+            assert measure(parse_mesh(data[:at] + bytes([dice.randrange(256)]) + tail, name)).triangles <= 21
+        except MeshError:
+            refused += 1
+    assert 200 < refused < 480

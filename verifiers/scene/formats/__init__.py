@@ -15,6 +15,7 @@ MODULES = ("verifiers.scene.formats", "verifiers.scene.mesh", "verifiers.scene.f
            *(f"verifiers.scene.formats.{name}" for name in PARSERS.values()))
 _BYTES_A_TRIANGLE = 400
 _BYTES_BESIDE = 1 << 20
+_LINES_A_TRIANGLE, _LINES_BESIDE = 10, 100_000
 
 
 def max_bytes(max_triangles: int) -> int:
@@ -31,6 +32,15 @@ def parse_mesh(data: bytes, name: str, max_triangles: int = MAX_TRIANGLES) -> Me
         raise MeshError(f"larger than {max_bytes(max_triangles)} bytes")
     if not data:
         raise MeshError("the file is empty")
+    if ending != "3mf" and data.count(b"\n") > _LINES_BESIDE + _LINES_A_TRIANGLE * max_triangles:
+        raise MeshError(f"more lines than {max_triangles} triangles need")
+    parser = importlib.import_module(f"verifiers.scene.formats.{PARSERS[ending]}")
     builder = Builder(max_triangles)
-    importlib.import_module(f"verifiers.scene.formats.{PARSERS[ending]}").read(data, builder)
-    return builder.mesh()
+    try:
+        parser.read(data, builder)
+        return builder.mesh()
+    except MeshError:
+        raise
+    except (ValueError, TypeError, LookupError, ArithmeticError, RecursionError) as wrong:
+        # Bytes that a parser did not foresee are the file's fault: no way to a verdict that is not given.
+        raise MeshError(f"not readable as .{ending} ({type(wrong).__name__}: {wrong})"[:300]) from None

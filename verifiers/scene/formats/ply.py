@@ -39,6 +39,8 @@ def read(data: bytes, builder: Builder) -> None:
     order, elements, start = _header(data)
     sizes = {element.name: element.rows for element in elements}
     builder.expect(sizes.get("vertex", 0), sizes.get("face", 0))
+    if any(element.rows > 3 * builder.max_triangles or not element.properties for element in elements):
+        raise MeshError("a PLY element with too many rows, or without properties")
     points: Floats | None = None
     faces: list[list[int]] | Ints = []
     reader = _Binary(data, start, order) if order else _Ascii(data, start)

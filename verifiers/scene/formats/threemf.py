@@ -21,6 +21,7 @@ _MODEL = "http://schemas.microsoft.com/3dmanufacturing/2013/01/3dmodel"
 _UNITS = {"micron": 1e-3, "millimeter": 1.0, "centimeter": 10.0, "inch": 25.4, "foot": 304.8, "meter": 1000.0}
 _ENTRIES_LIMIT = 2000
 _OBJECTS_LIMIT = 10_000
+_ELEMENTS_BESIDE = 100_000
 _XML_A_TRIANGLE = 600
 _DEPTH_LIMIT = 16
 _USES_LIMIT = 10_000
@@ -40,10 +41,10 @@ class _Object(NamedTuple):
 
 def read(data: bytes, builder: Builder) -> None:
     limit = (1 << 20) + _XML_A_TRIANGLE * builder.max_triangles
+    if data.count(b"PK\x01\x02") > _ENTRIES_LIMIT:
+        raise MeshError(f"a package of more than {_ENTRIES_LIMIT} entries")
     try:
         with zipfile.ZipFile(BytesIO(data)) as package:
-            if len(package.infolist()) > _ENTRIES_LIMIT:
-                raise MeshError(f"a package of more than {_ENTRIES_LIMIT} entries")
             path = _model_path(_entry(package, "_rels/.rels", 1 << 20))
             text = _entry(package, path, limit)
     except (zipfile.BadZipFile, NotImplementedError, RuntimeError, EOFError, OSError, ValueError, zlib.error) as wrong:
@@ -102,7 +103,7 @@ def _refuse_doctype(*_: object) -> None:
 class _Model:
     def __init__(self, max_triangles: int) -> None:
         self.max_triangles = max_triangles
-        self.read_triangles = 0
+        self.read_triangles = self.elements = 0
         self.scale = 1.0
         self.objects: dict[str, _Object] = {}
         self.items: list[_Use] = []
@@ -113,6 +114,9 @@ class _Model:
 
     def _start(self, name: str, attributes: dict[str, str]) -> None:
         name = name.rpartition(":")[2]
+        self.elements += 1
+        if self.elements > _ELEMENTS_BESIDE + 8 * self.max_triangles:
+            raise MeshError(f"more XML elements than {self.max_triangles} triangles need")
         try:
             if name == "vertex" and self._current:
                 self._current.mesh.point([attributes["x"], attributes["y"], attributes["z"]])
