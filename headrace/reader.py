@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from headrace.rooms import Rooms
-from schemas.errors import NotFoundError
+from schemas.errors import NotFoundError, UnavailableError
 from schemas.settings import resolve
 
 if TYPE_CHECKING:
@@ -24,16 +24,24 @@ class Reader:
         return self._rooms.lake.sql(query, as_of=as_of)
 
     def episode(self, episode_id: str) -> Transcript:
-        """All turns and calls of one episode. Raises NotFoundError."""
-        from lake.history import history
-        from schemas.transcript import transcript_of
+        """All turns and calls of one episode up to this moment. Raises NotFoundError."""
+        found = transcript_now(self._rooms, episode_id)
+        if found.started is None:
+            raise NotFoundError("no such episode", value=episode_id, hint="`headrace episodes ls` lists them")
+        return found
 
-        events = history(self._rooms.lake, [episode_id]).get(episode_id)
-        if not events:
-            raise NotFoundError(
-                "no such episode in the lake", value=episode_id, hint="`headrace episodes ls` lists them"
-            )
-        return transcript_of(episode_id, events)
+
+def transcript_now(rooms: Rooms, episode_id: str) -> Transcript:
+    """The episode out of the lake and the log's tail; out of the lake alone where the log is elsewhere or away."""
+    from lake.history import history, history_now
+    from schemas.transcript import transcript_of
+
+    try:
+        there = rooms.settings.log != "sqlite" or (rooms.home / "log.db").exists()
+        events = history_now(rooms.lake, rooms.log, [episode_id]) if there else history(rooms.lake, [episode_id])
+    except UnavailableError:
+        events = history(rooms.lake, [episode_id])
+    return transcript_of(episode_id, events.get(episode_id, []))
 
 
 def open_reader(home: str | None = None) -> Reader:

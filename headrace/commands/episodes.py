@@ -20,6 +20,7 @@ EXAMPLES = """examples:
   headrace episodes open 0190b2c4 -c "ls -la"
 """
 _LONGEST_EVIDENCE = 8000
+_WHOLE = 36
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -62,12 +63,14 @@ def _ls(rooms: Rooms, options: argparse.Namespace) -> int:
 
 
 def _transcript(rooms: Rooms, prefix: str) -> Transcript:
+    """By the whole id also before the sink has written anything of it."""
     from headrace.lookup import full_id
-    from lake.history import history
-    from schemas.transcript import transcript_of
+    from headrace.reader import transcript_now
 
-    episode_id = full_id(rooms.lake, "requests", "episode_id", prefix, "episode", "headrace episodes ls")
-    return transcript_of(episode_id, history(rooms.lake, [episode_id]).get(episode_id, []))
+    if len(prefix) == _WHOLE and (found := transcript_now(rooms, prefix)).started:
+        return found
+    known = full_id(rooms.lake, "requests", "episode_id", prefix, "episode", "headrace episodes ls")
+    return transcript_now(rooms, known)
 
 
 def _open(rooms: Rooms, options: argparse.Namespace) -> int:

@@ -10,7 +10,9 @@ from typing import Any
 import pytest
 
 from headrace.cli import main
+from headrace.rooms import Rooms
 from sandboxes import probe
+from schemas.settings import Settings
 from tests.conftest import require_real
 
 
@@ -64,3 +66,15 @@ def test_a_workspace_opens_again(home: str, capsys: pytest.CaptureFixture[str],
 def test_an_unknown_episode_is_told(home: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["episodes", "open", "ffff", "--home", home]) == 2
     assert "no such episode" in capsys.readouterr().err
+
+
+def test_an_episode_is_shown_before_the_sink_has_it(home: str, capsys: pytest.CaptureFixture[str]) -> None:
+    main(["request", "--tasks", "coding", "--policy", "scripted:reference", "--home", home])
+    main(["sink", "--until-idle", "--home", home])
+    main(["produce", "--until-idle", "--home", home])
+    with Rooms(Settings(home=home)) as rooms:
+        waiting = "select episode_id from requests anti join episodes using (episode_id) order by 1 limit 1"
+        (episode_id,) = rooms.lake.sql(waiting)["episode_id"].to_pylist()
+    capsys.readouterr()
+    assert main(["episodes", "show", episode_id, "--home", home]) == 0
+    assert "finished: completed" in capsys.readouterr().out
