@@ -1,4 +1,5 @@
-"""A local S3 server in a process of its own: `python -m tests.s3_server` prints its address and serves until killed.
+"""A local S3 server in a process of its own: `python -m tests.s3_server 0` prints its port and serves until
+its input ends.
 
 Requests are answered one at a time. The server looks at a condition of a put and then writes, so two at once could
 both pass; a real S3 decides atomically.
@@ -10,8 +11,7 @@ import subprocess
 import sys
 import threading
 import urllib.request
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -19,12 +19,14 @@ CREDENTIALS = {"AWS_ACCESS_KEY_ID": "key", "AWS_SECRET_ACCESS_KEY": "very-secret
 
 
 class S3Server:
-    """One that may be stopped and come back at the same address, empty."""
+    """Empty when it starts. `environment` leads to it."""
 
     def __init__(self) -> None:
-        self._process: subprocess.Popen[str] | None = None
-        self._port = 0
-        self.start()
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "tests.s3_server", "0"], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL, text=True, cwd=Path(__file__).resolve().parent.parent)
+        assert self._process.stdout is not None
+        self._port = int(self._process.stdout.readline())
 
     @property
     def endpoint(self) -> str:
@@ -34,32 +36,12 @@ class S3Server:
     def environment(self) -> dict[str, str]:
         return {**CREDENTIALS, "AWS_ENDPOINT_URL": self.endpoint}
 
-    def start(self) -> None:
-        self._process = subprocess.Popen([sys.executable, "-m", "tests.s3_server", str(self._port)],
-                                         stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
-                                         cwd=Path(__file__).resolve().parent.parent)
-        assert self._process.stdout is not None
-        self._port = int(self._process.stdout.readline())
-
     def stop(self) -> None:
-        if self._process is not None:
-            self._process.kill()
-            self._process.wait()
-            assert self._process.stdout is not None
-            self._process.stdout.close()
-            self._process = None
-
-    @contextmanager
-    def frozen(self) -> Iterator[None]:
-        """Connections are taken, answers do not come."""
-        import signal
-
-        assert self._process is not None
-        self._process.send_signal(signal.SIGSTOP)
-        try:
-            yield
-        finally:
-            self._process.send_signal(signal.SIGCONT)
+        self._process.kill()
+        self._process.wait()
+        assert self._process.stdin is not None and self._process.stdout is not None
+        self._process.stdin.close()
+        self._process.stdout.close()
 
     def ask(self, method: str, path: str, body: bytes | None = None) -> bytes:
         request = urllib.request.Request(f"{self.endpoint}/{path}", data=body, method=method,
@@ -86,7 +68,8 @@ def serve(port: int) -> None:
 
     server = make_server("127.0.0.1", port, serial, threaded=True, request_handler=MotoRequestHandler)
     print(server.server_port, flush=True)
-    server.serve_forever()
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    sys.stdin.read()  # Until whoever started it is gone, however.
 
 
 if __name__ == "__main__":
