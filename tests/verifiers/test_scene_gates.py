@@ -90,9 +90,10 @@ def test_holes_distances_centre_and_symmetry() -> None:
         mesh="a", holes=1, symmetry="xy", centroid=((72 * 4 - 6 * 3) / 66, 4.5, 0.5),
         distances=[Line(start=(-1, 4, 0.3), along=(1, 0, 0), at=[9, 5, 3, 1]),
                    Line(start=(3, 4, -1), along=(0, 0, 1), at=[]),
-                   Line(start=(-1, 4, 0.3), along=(1, 0, 0), at=[1, 9])])
+                   Line(start=(-1, 4, 0.3), along=(1, 0, 0), at=[1, 9]),
+                   Line(start=(-1, 4, 0.3), along=(1, 0, 0), at=[1, 3, 5])])
     notes: dict[str, object] = {}
-    assert held(plate, measures, wanted, notes) == {"holes": 1.0, "centroid": 1.0, "distances": 2 / 3, "symmetry": 0.5}
+    assert held(plate, measures, wanted, notes) == {"holes": 1.0, "centroid": 1.0, "distances": 0.5, "symmetry": 0.5}
     assert notes["holes"] == 1 and notes["symmetry"]["y"] == 1.0  # type: ignore[index]
 
 

@@ -28,7 +28,6 @@ def read(data: bytes, builder: Builder) -> None:
 
 
 def _read_binary(data: bytes, count: int, builder: Builder) -> None:
-    builder.expect(0, count)
     with np.errstate(invalid="ignore"):
         corners = np.frombuffer(data, _RECORD, count, _HEADER)["corners"].astype(np.float64).reshape(-1, 3)
     builder.take(corners, np.arange(3 * count, dtype=np.int64).reshape(-1, 3))
