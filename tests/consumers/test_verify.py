@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from consumers.archived import Archived
 from consumers.verify import Job, Landed, VerifyConsumer, _Loop
 from eventlog import open_log
 from eventlog.log import EventLog
@@ -184,7 +185,8 @@ def test_services_share_the_work_and_leave_nothing(rig: Rig, log: EventLog) -> N
 def test_offsets_stay_below_what_is_not_scored(rig: Rig, log: EventLog) -> None:
     write(log, episode("a", right(rig)), episode("b", right(rig)), episode("c", right(rig))[:1])
     jobs: list[Job] = []
-    loop = _Loop(log, log.subscribe([SCORES]), lambda job: jobs.append(job))  # type: ignore[arg-type, func-returns-value]
+    loop = _Loop(log, log.subscribe([SCORES]), Archived(log, None),
+                 lambda job: jobs.append(job))  # type: ignore[arg-type, func-returns-value]
     reader = log.subscribe([TRAJECTORIES], on_assign=loop.assigned, on_revoke=loop.revoked)
     while len(jobs) < 2:
         loop.take(reader)
