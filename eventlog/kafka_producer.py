@@ -27,7 +27,8 @@ _METADATA_MS = 5_000
 
 
 class Pending:
-    """One append under way."""
+    """One append under way. It waits for one record at a time, the last first: when that is acknowledged, most others
+    are too, and a callback for each would cost more than the rest of an append."""
 
     def __init__(self, appender: Appender, topic: str, count: int, size: int) -> None:
         self.future: Future[list[Position]] = Future()
@@ -35,28 +36,38 @@ class Pending:
         self.future.set_running_or_notify_cancel()
         self.count, self.size = count, size
         self._appender, self._topic = appender, topic
-        self._positions: list[Position | None] = [None] * count
-        self._left = count
+        self._positions: list[Position] = []
+        self._open: list[Any] = []
         self._failure: Exception | None = None
 
-    def done(self, index: int, metadata: Any) -> None:
-        self._positions[index] = Position(metadata.topic, metadata.partition, metadata.offset)
-        self._one_less()
-
-    def failed(self, failure: Exception) -> None:
+    def refused(self, failure: Exception) -> None:
+        """A record that was not even sent."""
         self._failure = self._failure or self._appender.deeper(failure, self._topic)
-        self._one_less()
 
-    def _one_less(self) -> None:
-        with self._appender.changed:
-            self._left -= 1
-            if self._left:
+    def wait_for(self, sent: list[Any]) -> None:
+        """Once, with what the client promised for each record that was sent."""
+        self._open = sent
+        self._go_on()
+
+    def _go_on(self, _: object = None) -> None:
+        """On the client's thread, or on the one that appends; never on two at once, for there is one callback."""
+        while self._open:
+            one = self._open[-1]
+            if not one.is_done:
+                one.add_callback(self._go_on)
+                one.add_errback(self._go_on)
                 return
+            self._open.pop()
+            if one.exception is not None:
+                self.refused(one.exception)
+            else:
+                at = one.value
+                self._positions.append(Position(at.topic, at.partition, at.offset))
         self._appender.settle(self)
         if self._failure is not None:
             self.future.set_exception(told_as(self._failure, self._appender.setting))
         else:
-            self.future.set_result([position for position in self._positions if position is not None])
+            self.future.set_result(self._positions[::-1])
 
 
 class Appender:
@@ -89,16 +100,15 @@ class Appender:
     def append(self, topic: str, partitions: int, events: Sequence[Event], size: int) -> Future[list[Position]]:
         pending = Pending(self, topic, len(events), size)
         self._admit(pending)
-        for index, event in enumerate(events):
+        sent = []
+        for event in events:
             try:
-                sent = self._producer.send(
+                sent.append(self._producer.send(
                     topic, value=event.data, key=event.subject.encode(), headers=to_headers(event),
-                    partition=partition_for(event.subject, partitions), timestamp_ms=event.time_us // 1000)
+                    partition=partition_for(event.subject, partitions), timestamp_ms=event.time_us // 1000))
             except (kafka.errors.KafkaError, ValueError) as wrong:
-                pending.failed(self._cluster.explain(wrong))
-                continue
-            sent.add_callback(pending.done, index)
-            sent.add_errback(pending.failed)
+                pending.refused(self._cluster.explain(wrong))
+        pending.wait_for(sent)
         return pending.future
 
     def settle(self, pending: Pending) -> None:
