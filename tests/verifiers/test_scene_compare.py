@@ -109,9 +109,20 @@ def test_boards_that_fill_every_outline_are_no_block(rig: Rig) -> None:
     score = rig.score(rig.hand_in(task(BLOCK), {"part.stl": binary_stl(boards())}))
     assert score.components["simple"] == 1.0 and score.components["silhouette"] > 0.7
     assert score.components["iou"] < 0.07 and score.components["depth"] < 0.6
-    assert score.reward is not None and score.reward < 0.5
+    assert score.reward is not None and score.reward < 0.1
     flat = rig.score(rig.hand_in(task(BLOCK, views=6), {"part.stl": binary_stl(boards())}))
     assert flat.components["silhouette"] == 1.0 and flat.components["depth"] < 0.1
+
+
+def test_a_thin_shell_around_the_shape_is_not_the_shape(rig: Rig) -> None:
+    """A box of sheet with a hole in its lid: one sound body, and from outside nearly the block itself."""
+    walls = [0, 0.05, 4.9, 5.1, 9.95, 10]
+    shell = cells(walls, walls, walls, lambda x, y, z: (x in (0, 4) or y in (0, 4) or z in (0, 4))
+                  and (x, y, z) != (2, 2, 4))
+    score = rig.score(rig.hand_in(task(BLOCK), {"part.stl": binary_stl(shell)}))
+    assert score.components["simple"] == 1.0 and score.components["silhouette"] == 1.0
+    assert score.components["depth"] > 0.99 and score.components["iou"] < 0.04
+    assert score.reward is not None and score.reward < 0.07
 
 
 def test_a_tiny_model_is_not_like_its_background(rig: Rig) -> None:

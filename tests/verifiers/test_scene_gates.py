@@ -28,7 +28,8 @@ def judged(mesh: Mesh, **hidden: object) -> tuple[set[str], str]:
     """Gates that fail, and the defects as one text."""
     wanted = SceneHidden(mesh="a.obj", **hidden)  # type: ignore[arg-type]
     edges = edges_of(mesh)
-    measures, covered = measure(mesh, edges), overlap(mesh)
+    measures = measure(mesh, edges)
+    covered = overlap(mesh) if measures.closed else None
     failed = {name for name, value in gates(measures, covered, wanted).items() if not value}
     return failed, "\n".join(defects(mesh, edges, measures, covered, wanted))
 

@@ -29,8 +29,8 @@ def program_task(deadline_s: float, **hidden: object) -> Task:
     ("ln -s ../../etc/passwd part.obj", "leads out"), ("ln -s nowhere part.obj", "there is no"),
     ("mkfifo part.obj", "there is no"), ("ln -s part.obj part.obj", "links"), (": > part.obj", "the file is empty"),
     ("truncate -s 120M part.obj", "over the limit"), ("head -c 3000000 /dev/urandom > part.obj", ""),
-    ("yes 'v 0 0 0' | head -c 30000000 > part.obj", "more vertices"),
-    ("yes f | head -c 3000000 > part.obj", "fewer than")])
+    ("yes 'v 0 0 0' | head -c 6000000 > part.obj", "more vertices"),
+    ("yes f | head -c 300000 > part.obj", "fewer than")])
 def test_what_is_no_file_or_no_mesh_is_named(rig: Rig, command: str, said: str) -> None:
     score = rig.score(rig.play(TASK, [run(command), done()]))
     assert (score.status, score.reward, score.components) == (ScoreStatus.OK, 0.0, {"loads": 0.0})
@@ -94,6 +94,23 @@ def test_the_reference_is_nowhere_in_the_programs_sandbox(rig: Rig) -> None:
     made = program_task(deadline_s=30.0, comparison=compared)
     score = rig.score(rig.hand_in(made, {"part.py": SEARCH + RIGHT}))
     assert rig.evidence(score)["details"]["toolchain"]["exit_code"] == 0 and score.reward == 1.0
+
+
+def test_a_soup_of_large_triangles_is_judged_in_time(rig: Rig) -> None:
+    """They lie thousands deep on each other: nothing that a picture could show, and minutes to draw it."""
+    program = """
+import random, struct
+dice = random.Random(1)
+rows = [struct.pack("<12fH", *(dice.random() for _ in range(12)), 0) for _ in range(90_000)]
+open("part.stl", "wb").write(bytes(80) + struct.pack("<I", len(rows)) + b"".join(rows))
+"""
+    began = time.monotonic()
+    score = rig.score(rig.hand_in(program_task(deadline_s=30.0, mesh="part.stl"), {"part.py": program}))
+    details = rig.evidence(score)["details"]
+    assert (score.status, score.reward) == (ScoreStatus.OK, 0.0) and "simple" not in score.components
+    assert "deep on each other" in details["pictures"][0]["problem"] and details["overlap"] is None
+    assert details["defects"] == ["open mesh: 270000 of 270000 edges belong to one triangle only"]
+    assert time.monotonic() - began < 40
 
 
 def test_a_mesh_of_ten_thousand_bodies_is_judged_in_time(rig: Rig) -> None:

@@ -17,6 +17,8 @@ from verifiers.scene.measures import measure
 from verifiers.scene.mesh import MAX_TRIANGLES, Mesh, MeshError
 from verifiers.scene.spec import WEIGHTS, Comparison
 
+_ALIKE = 0.5
+"""Below this IoU surfaces and views count for less: a thin shell looks like what it wraps, and is not like it."""
 _CHAMFER_REACH = 0.1
 """Surfaces that are further apart than this share of the diagonal, in the root mean square, have nothing in common."""
 
@@ -46,7 +48,7 @@ def aligned(mesh: Mesh, reference: Mesh, how: str) -> Mesh:
 
 
 def compare(mesh: Mesh, reference: Mesh, wanted: Comparison, notes: dict[str, Any]) -> Mapping[str, float]:
-    """Every metric that counts, and `comparison`: their weighted mean."""
+    """Every metric that counts, and `comparison`: their weighted mean, in which looks fade where volumes disagree."""
     weights = wanted.weights or WEIGHTS
     names = [name for name, weight in weights.items() if weight > 0]
     raw: dict[str, float] = {}
@@ -64,8 +66,9 @@ def compare(mesh: Mesh, reference: Mesh, wanted: Comparison, notes: dict[str, An
     if slip := unit_slip(_extents(mesh), _extents(reference)):
         notes["units"] = slip
     found = {name: round(min(1.0, raw[name] / wanted.enough), 9) for name in names}
-    total = sum(weights.values())
-    return {**found, "comparison": round(sum(weights[name] * found[name] for name in names) / total, 9)}
+    fade = min(1.0, raw["iou"] / _ALIKE) if "iou" in names else 1.0
+    counted = sum(weights[name] * found[name] * (1.0 if name == "iou" else fade) for name in names)
+    return {**found, "comparison": round(counted / sum(weights.values()), 9)}
 
 
 def _extents(mesh: Mesh) -> tuple[float, float, float]:

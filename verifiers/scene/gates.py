@@ -18,22 +18,24 @@ _SLIVER = 1e-12
 _SHOWN = 0.005
 
 
-def gates(measures: Measures, covered: Overlap, hidden: SceneHidden) -> dict[str, float]:
-    """`closed`, `consistent`, `solid`, `bodies`, `simple`."""
+def gates(measures: Measures, covered: Overlap | None, hidden: SceneHidden) -> dict[str, float]:
+    """`closed`, `consistent`, `solid`, `bodies`, and `simple` where the surface is closed."""
     solid_bodies = measures.bodies - measures.cavities
+    simple = {} if covered is None else {
+        "simple": float(covered.doubled <= hidden.overlap and covered.inverted <= hidden.overlap)}
     return {
         "closed": float(measures.closed), "consistent": float(measures.consistent),
         "solid": float(measures.volume > 0),
-        "bodies": float((solid_bodies, measures.cavities) == (hidden.bodies, hidden.cavities)),
-        "simple": float(covered.doubled <= hidden.overlap and covered.inverted <= hidden.overlap)}
+        "bodies": float((solid_bodies, measures.cavities) == (hidden.bodies, hidden.cavities)), **simple}
 
 
-def defects(mesh: Mesh, edges: Edges, measures: Measures, covered: Overlap, hidden: SceneHidden) -> list[str]:
+def defects(mesh: Mesh, edges: Edges, measures: Measures, covered: Overlap | None,
+            hidden: SceneHidden) -> list[str]:
     """Sentences, the gravest first. Empty for a sound model of the wanted number of bodies."""
     if measures.bodies == measures.cavities and measures.closed and measures.consistent:
         return [f"inverted mesh: all faces point inward (volume {measures.volume:g})", *_triangles(mesh)]
-    return [*_surface(mesh, edges, measures), *_bodies(mesh, measures, hidden), *_space(covered, hidden),
-            *_triangles(mesh)]
+    space = _space(covered, hidden) if covered else ()
+    return [*_surface(mesh, edges, measures), *_bodies(mesh, measures, hidden), *space, *_triangles(mesh)]
 
 
 def _surface(mesh: Mesh, edges: Edges, measures: Measures) -> Iterator[str]:

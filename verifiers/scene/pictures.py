@@ -13,7 +13,7 @@ import numpy as np
 from artifacts.store import ArtifactStore
 from schemas.errors import UnavailableError
 from verifiers.scene import render
-from verifiers.scene.measures import measure
+from verifiers.scene.measures import areas, measure
 from verifiers.scene.mesh import Floats, Mesh, Point
 from verifiers.scene.rays import HINT, Caster, Frame, camera_axes, frame_of
 
@@ -29,6 +29,8 @@ _VIEWS: list[tuple[str, Point]] = [
 _GREY, _RULE = (96, 102, 112), (222, 224, 228)
 _AXIS_COLOURS = ((196, 60, 60), (64, 140, 72), (58, 96, 196))
 _LOOSE_SHOWN = 4000
+_LAYERS_LIMIT = 300
+"""Surface in squares of the model's size: a soup of large triangles takes minutes to draw, and shows nothing."""
 _LOOSE = (235, 30, 150)
 _FAULTS_SHOWN, _FAULT = 180, (178, 34, 34)
 
@@ -36,6 +38,9 @@ _FAULTS_SHOWN, _FAULT = 180, (178, 34, 34)
 def keep(mesh: Mesh, reference: Mesh | None, loose: Floats, title: str, faults: list[str],
          artifacts: ArtifactStore) -> list[Any]:
     """Draw and store the sheet; what the evidence says of it. `loose`: pairs of end points of open edges."""
+    layers = float(areas(mesh).sum()) / (2 * frame_of(mesh).radius) ** 2
+    if layers > _LAYERS_LIMIT:
+        return [{"name": "views", "problem": f"not drawn: its triangles would lie {layers:.0f} deep on each other"}]
     try:
         data = sheet(mesh, reference, loose, title, faults)
     except UnavailableError as wrong:

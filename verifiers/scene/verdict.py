@@ -78,10 +78,11 @@ def _judged(mesh: Mesh, reference: Mesh | None, hidden: SceneHidden, components:
     if reference and hidden.comparison:
         mesh = aligned(mesh, reference, hidden.comparison.align)
     edges = edges_of(mesh)
-    measures, covered = measure(mesh, edges), overlap(mesh)
+    measures = measure(mesh, edges)
+    covered = overlap(mesh) if measures.closed else None
     barred = {name: value for name, value in components.items() if name != "clean"}
     barred |= gates(measures, covered, hidden)
-    evidence |= {"measured": measures._asdict(), "overlap": covered._asdict(),
+    evidence |= {"measured": measures._asdict(), "overlap": covered._asdict() if covered else None,
                  "defects": defects(mesh, edges, measures, covered, hidden)}
     loose = mesh.points[edges.ends[edges.faces == 1]]
     evidence["pictures"] = pictures.keep(mesh, reference, loose, f"{task.task_id}: {hidden.mesh}",
