@@ -95,7 +95,8 @@ class Workbench:
         readonly = {TOOLBOX_MOUNT: toolbox_path()} if self._dialect.name == "line" else {}
         files = self._task.files if workspace is None else {}
         self._sandbox = self._backend.acquire(SandboxSpec(
-            files=files, workspace=workspace, readonly=readonly, limits=self._limits, owner=self._owner))
+            files=files, workspace=workspace, readonly=readonly, aliases=self._task.aliases,
+            environment=self._task.environment, limits=self._limits, owner=self._owner))
         if self._closed:
             self._dispose()
 

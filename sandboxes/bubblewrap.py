@@ -19,7 +19,7 @@ from sandboxes.capture import capture
 from sandboxes.environment import PATH, environment_of
 from sandboxes.helper import Channel, Spawner
 from sandboxes.lower import Lower, Lowers
-from sandboxes.readonly import mounts_of
+from sandboxes.readonly import aliases_of, mounts_of
 from sandboxes.sandbox import ExecResult, SandboxSpec
 from sandboxes.session import Dialogue, Kind
 from sandboxes.snapshot import store
@@ -28,7 +28,7 @@ from sandboxes.workspace import read_file, write_file
 from schemas.errors import SandboxError
 from schemas.ids import new_id
 
-CAPABILITIES = frozenset({"deadline", "files", "network", "non_root", "output_limit", "processes", "readonly",
+CAPABILITIES = frozenset({"aliases", "deadline", "files", "network", "non_root", "output_limit", "processes", "readonly",
                           "session", "snapshot"})
 _DESCRIPTORS = 5 + len(script.SESSIONS)
 _SIGKILLED = 128 + 9
@@ -77,7 +77,7 @@ class BubblewrapBackend:
         message = {
             "id": name, "lower": str(lower.path), "lease_s": spec.lease_s, "memory_mb": limits.memory_mb,
             "pids": limits.pids, "workspace_mb": limits.workspace_mb,
-            "readonly": mounts_of(spec, self.owner is not None)}
+            "readonly": mounts_of(spec, self.owner is not None), "aliases": aliases_of(spec)}
         try:
             channel = self._spawner.acquire(message)
         except ConnectionError:

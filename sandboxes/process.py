@@ -67,6 +67,9 @@ class ProcessSandbox:
     backend = "process"
 
     def __init__(self, owner: ProcessBackend, spec: SandboxSpec) -> None:
+        if spec.aliases:
+            raise SandboxError("the backend `process` shows the workspace at one path only", kind="unsupported",
+                               value=spec.aliases[0], hint="use the backend bubblewrap")
         self.id = new_id()
         self._backend, self._spec = owner, spec
         self._folder = owner.folder.path / self.id

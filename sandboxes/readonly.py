@@ -1,4 +1,4 @@
-"""Read-only mounts of a sandbox: tools, hidden tests, data."""
+"""Read-only mounts of a sandbox (tools, hidden tests, data), and further paths of its workspace."""
 
 from __future__ import annotations
 
@@ -35,6 +35,22 @@ def mounts_of(spec: SandboxSpec, other_user: bool) -> list[Mount]:
                                value=str(source))
         found.append((clean, str(path), other_user and not _everyone_reads(path)))
     return found
+
+
+def aliases_of(spec: SandboxSpec) -> list[str]:
+    """Where the workspace is seen too. Raises SandboxError (kind `sandbox_start`) for a path that cannot be."""
+    mounts = [os.fspath(inside) for inside in spec.readonly]
+    for alias in spec.aliases:
+        clean = alias.startswith("/") and posixpath.normpath(alias) == alias
+        if not clean or _is_taken(alias) or any(_nest(alias, other) for other in mounts):
+            raise SandboxError("the workspace cannot be seen at this path", kind="sandbox_start", value=alias,
+                               hint="a clean absolute path outside of the sandbox's own folders, for example /app")
+    return list(spec.aliases)
+
+
+def _nest(one: str, other: str) -> bool:
+    one, other = one.rstrip("/") + "/", other.rstrip("/") + "/"
+    return one.startswith(other) or other.startswith(one)
 
 
 def _is_taken(path: str) -> bool:

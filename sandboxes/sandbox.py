@@ -33,6 +33,8 @@ class SandboxSpec(msgspec.Struct, frozen=True, kw_only=True):
     workspace: str | None = None
     readonly: Mapping[str, Path] = {}
     """Absolute path inside to a host file or folder that is mounted read-only there (tools, hidden tests)."""
+    aliases: Sequence[str] = ()
+    """Absolute paths inside at which the workspace is seen too (`/app`). Capability `aliases`."""
     environment: Mapping[str, str] = {}
     limits: Limits = Limits()
     owner: str = ""
@@ -114,7 +116,7 @@ class Backend(Protocol):
     `network`: none, but a loopback of its own. `non_root`: an ordinary user without any privilege.
     `processes`: when `exec` returns, every process that the command started is dead, however it hid.
     `memory`, `pids`, `oom`: limits for all processes together, and `oom` is told; else each process has rlimits.
-    `session`: a shell and a Python that stay.
+    `session`: a shell and a Python that stay. `aliases`: the workspace at further paths.
     `workspace_limit`: all that it writes is bounded by `workspace_mb`.
     """
 

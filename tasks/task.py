@@ -26,6 +26,10 @@ class Task(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     tools: list[str] = []
     files: dict[str, bytes] = {}
     """The workspace at the start: relative path to content."""
+    aliases: list[str] = []
+    """Absolute paths at which the workspace is seen too, in an episode and by the verifier (`/app`)."""
+    environment: dict[str, str] = {}
+    """Variables of every command."""
     terminal: str = "done"
     """Terminal predicate, by name in `tasks/terminal.py`."""
     limits: Limits = Limits()

@@ -84,6 +84,8 @@ class Life:
                 copy_readable(source, f"{self.folder}/readonly-{number}")
                 source = f"{self.folder}/readonly-{number}"
             host.view.bring(source, inside)
+        for alias in spec["aliases"]:
+            host.view.bring(host.view.path + WORKSPACE, alias, mounts.NOSUID | mounts.NODEV)
         if host.parents:
             cgroups.make(host.parents, self.name, spec["memory_mb"], spec["pids"])
 
