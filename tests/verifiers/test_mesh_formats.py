@@ -110,6 +110,7 @@ LAUGHS = ENTITY.replace('SYSTEM "file:///etc/passwd"', '"1"')
     ("a.ply", (PLY.replace("float z", "pickle z") + FACE).encode(), "not known"),
     ("a.ply", b"ply\nformat binary_little_endian 1.0\nelement x 9\nend_header\n", "without properties"),
     ("a.ply", b"ply\nformat ascii 1.0\nelement x 900000\nproperty int a\nend_header\n", "too many rows"),
+    ("a.obj", b"v 0 0 0\nv 1e-300 0 0\nv 0 1e-300 0\nf 1 2 3\n", "smaller than"),
     ("a.obj", b"\n" * 2_000_000, "more lines"), ("a.3mf", many_entries(), "more than 2000 entries"),
     ("a.3mf", package("<a>" + "<b/>" * 1_000_000 + "</a>"), "more XML elements"),
     ("a.ply", binary_ply(ANGLE, "<")[:-9], "ends within"), ("a.ply", binary_ply(ANGLE, ">")[:300], "ends before"),

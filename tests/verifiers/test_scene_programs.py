@@ -161,3 +161,14 @@ def test_a_build123d_program_of_a_drawing_has_no_solid(rig: Rig, cases: Callable
     program = cases("3d/build123d-examples/clock_algebra.py").read_text()
     score, details = scored(rig, task("build123d", "clock.py", volume=1), {"clock.py": program})
     assert score.reward == 0.0 and "no solid found" in json.dumps(details["toolchain"]["errors"])
+
+
+def test_the_doctor_names_each_toolchain_and_how_to_get_it(
+        tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(toolchains, "_REPOSITORY", tmp_path)
+    monkeypatch.setenv("PATH", "/nowhere")
+    assert toolchains.describe() == {
+        "openscad": (False, "openscad is not installed: apt-get install openscad"),
+        "build123d": (False, "build123d is not installed: make cad")}
+    (tmp_path / ".venv-cad" / "lib" / "python3.4").mkdir(parents=True)
+    assert "is for python3.4, not python3." in toolchains.describe()["build123d"][1]

@@ -21,6 +21,7 @@ Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 MAX_TRIANGLES = 100_000
 MAX_COORDINATE = 1e9
+MIN_SIZE = 1e-9
 MERGE = 1e-8
 
 
@@ -116,6 +117,8 @@ def build(points: Floats, triangles: Ints, max_triangles: int) -> Mesh:
     if bad.any():
         at = int(np.argmax(bad))
         raise MeshError(f"a coordinate is not finite or too large (vertex {at}: {_shown(points[at])})")
+    if float((points.max(axis=0) - points.min(axis=0)).max()) < MIN_SIZE:
+        raise MeshError(f"the model is smaller than {MIN_SIZE:g}")
     low, high = int(triangles.min()), int(triangles.max())
     if low < 0 or high >= len(points):
         raise MeshError(f"a face names vertex {low if low < 0 else high} of {len(points)}")
