@@ -11,7 +11,7 @@ from tasks.scene_cells import cells
 from tasks.shapes import box, obj, opened
 from tasks.task import Task
 from tests.verifiers.rig import Rig
-from tests.verifiers.scene_files import binary_stl
+from tests.verifiers.scene_files import binary_stl, joined, moved
 from verifiers.scene import render
 from verifiers.scene.formats import parse_mesh
 from verifiers.scene.rays import Caster, camera_axes, frame_of
@@ -40,7 +40,7 @@ def test_the_same_verdict_has_the_same_picture(rig: Rig) -> None:
     first, shown = picture(rig, submission)
     assert picture(rig, submission) == (first, shown)
     assert shown["shows"] == ["submission", "reference", "difference"] and shown["media_type"] == "image/png"
-    assert Image.open(io.BytesIO(first)).size == (1138, 774) and shown["size_bytes"] == len(first)
+    assert Image.open(io.BytesIO(first)).size == (1358, 774) and shown["size_bytes"] == len(first)
 
 
 def test_surplus_and_missing_are_told_apart(rig: Rig) -> None:
@@ -50,6 +50,16 @@ def test_surplus_and_missing_are_told_apart(rig: Rig) -> None:
     assert share(full, render.SURPLUS) > 0.05 > share(low, render.SURPLUS)
     assert share(low, render.MISSING) > 0.05 > share(full, render.MISSING)
     assert share(same, render.SURPLUS) < 0.01 and share(same, render.MISSING) < 0.01
+
+
+def test_a_cut_shows_what_is_hidden_inside(rig: Rig) -> None:
+    """From outside both look the same."""
+    block, core = box(9, 9, 9), moved(box(4, 4, 4), 2.4)
+    made = Task(task_id="h", kind="scene", set="s", prompt="p", hidden={
+        "mesh": "part.stl", "comparison": {"reference": {"format": "stl", "data": binary_stl(block)}}})
+    hidden, _ = picture(rig, rig.hand_in(made, {"part.stl": binary_stl(joined(block, core))}))
+    plain, _ = picture(rig, rig.hand_in(made, {"part.stl": binary_stl(block)}))
+    assert share(hidden, render.SURPLUS) > 0.003 > share(plain, render.SURPLUS)
 
 
 def test_an_open_model_shows_its_inside(rig: Rig) -> None:

@@ -15,7 +15,7 @@ from schemas.errors import UnavailableError
 from verifiers.scene import render
 from verifiers.scene.measures import areas, measure
 from verifiers.scene.mesh import Floats, Mesh, Point
-from verifiers.scene.rays import HINT, Caster, Frame, camera_axes, frame_of
+from verifiers.scene.rays import HINT, Caster, Frame, Shot, camera_axes, frame_of
 
 if TYPE_CHECKING:
     from PIL.ImageDraw import ImageDraw
@@ -23,9 +23,11 @@ if TYPE_CHECKING:
 MEDIA_TYPE = "image/png"
 TILE = 220
 _MARGIN, _HEAD, _LEFT, _FOOT = 10, 84, 28, 30
-_VIEWS: list[tuple[str, Point]] = [
-    ("from the front, right, above", (0.62, -1, 0.62)), ("from the back, left, below", (-0.62, 1, -0.62)),
-    ("front: x right, z up", (0, -1, 0)), ("right: y right, z up", (1, 0, 0)), ("top: x right, y up", (0, 0, 1))]
+_VIEWS: list[tuple[str, Point, bool]] = [
+    ("from the front, right, above", (0.62, -1, 0.62), False), ("from the back, left, below", (-0.62, 1, -0.62), False),
+    ("front: x right, z up", (0, -1, 0), False), ("right: y right, z up", (1, 0, 0), False),
+    ("top: x right, y up", (0, 0, 1), False), ("cut through the middle, front", (0, -1, 0), True)]
+"""Name, where the camera stands, and whether the nearer half is taken away."""
 _GREY, _RULE = (96, 102, 112), (222, 224, 228)
 _AXIS_COLOURS = ((196, 60, 60), (64, 140, 72), (58, 96, 196))
 _LOOSE_SHOWN = 4000
@@ -81,14 +83,22 @@ def sheet(mesh: Mesh, reference: Mesh | None, loose: Floats, title: str, faults:
 
 
 def _rows(mesh: Mesh, reference: Mesh | None, frame: Frame) -> list[tuple[str, list[render.Image]]]:
-    axes = [camera_axes(towards) for _, towards in _VIEWS]
-    got = [render.shoot(Caster(mesh, frame), one, TILE) for one in axes]
-    rows = [("submission", [render.shaded(shot, render.SUBMITTED) for shot in got])]
+    got = _shots(mesh, frame)
+    rows = [("submission", _shaded(got, render.SUBMITTED))]
     if reference:
-        want = [render.shoot(Caster(reference, frame), one, TILE) for one in axes]
-        rows.append(("reference", [render.shaded(shot, render.WANTED) for shot in want]))
+        want = _shots(reference, frame)
+        rows.append(("reference", _shaded(want, render.WANTED)))
         rows.append(("difference", [render.difference(*pair) for pair in zip(got, want, strict=True)]))
     return rows
+
+
+def _shots(mesh: Mesh, frame: Frame) -> list[Shot]:
+    caster = Caster(mesh, frame)
+    return [render.shoot(caster, camera_axes(towards), TILE, cut) for _, towards, cut in _VIEWS]
+
+
+def _shaded(shots: list[Shot], colour: render.Colour) -> list[render.Image]:
+    return [render.shaded(shot, colour, cut) for shot, (_, _, cut) in zip(shots, _VIEWS, strict=True)]
 
 
 def _font(size: int) -> Any:
@@ -111,7 +121,7 @@ def _numbers(mesh: Mesh) -> str:
 
 
 def _rule(draw: ImageDraw, rows: int, width: int) -> None:
-    for across, (name, _) in enumerate(_VIEWS):
+    for across, (name, _, _) in enumerate(_VIEWS):
         draw.text((_LEFT + across * TILE + TILE // 2, _HEAD - 10), name, fill=_GREY, font=_font(12), anchor="mm")
         draw.line([(_LEFT + across * TILE, _HEAD), (_LEFT + across * TILE, _HEAD + rows * TILE)], fill=_RULE)
     for down in range(rows + 1):
@@ -127,7 +137,7 @@ def _place(points: Floats, frame: Frame, axes: Floats, corner: tuple[int, int]) 
 def _sizes(draw: ImageDraw, mesh: Mesh, frame: Frame, down: int) -> None:
     """Lengths of the bounding box beside the three plain views, and the axes in the first."""
     low, high = mesh.points.min(axis=0), mesh.points.max(axis=0)
-    for across, (_, towards) in enumerate(_VIEWS):
+    for across, (_, towards, _) in enumerate(_VIEWS):
         corner = (_LEFT + across * TILE, _HEAD + down)
         axes = camera_axes(towards)
         if across < 2:
@@ -160,7 +170,7 @@ def _triad(draw: ImageDraw, axes: Floats, at: tuple[int, int]) -> None:
 
 
 def _loose_edges(draw: ImageDraw, loose: Floats, frame: Frame) -> None:
-    for across, (_, towards) in enumerate(_VIEWS):
+    for across, (_, towards, _) in enumerate(_VIEWS):
         ends = loose[:_LOOSE_SHOWN].reshape(-1, 3)
         pixels = _place(ends, frame, camera_axes(towards), (_LEFT + across * TILE, _HEAD)).reshape(-1, 4)
         for row in pixels.tolist():
@@ -169,7 +179,7 @@ def _loose_edges(draw: ImageDraw, loose: Floats, frame: Frame) -> None:
 
 def _foot(draw: ImageDraw, frame: Frame, top: int, width: int, compared: bool, loose: int) -> None:
     """What colours mean, and a scale."""
-    colours = [("seen from behind", render.BEHIND)]
+    colours = [("seen from behind", render.BEHIND), ("cut", render.CUT)]
     if compared:
         colours = [("same surface", render.COMMON), ("too much", render.SURPLUS), ("missing", render.MISSING), *colours]
     if loose:

@@ -70,22 +70,24 @@ class Caster:
         length = np.sqrt(dot(normal, normal))
         self._normals = normal / np.where(length > 0, length, 1.0)[:, None]
 
-    def shoot(self, axes: Floats, pixels: int, zoom: float = 1.0) -> Shot:
-        """A square view of the whole frame; `zoom` below 1 leaves a margin."""
+    def shoot(self, axes: Floats, pixels: int, zoom: float = 1.0, start: float = 2.0) -> Shot:
+        """A square view of the whole frame; `zoom` below 1 leaves a margin. `start`: how far in front of the middle
+        the rays begin, in radii; at 0 they show a cut, and what they see from behind is matter that was cut."""
         steps = (np.arange(pixels) + _OFF_CENTRE[0]) / pixels * 2 - 1
         down = (np.arange(pixels) + _OFF_CENTRE[1]) / pixels * 2 - 1
         rows, columns = self._window(-axes[1], down / zoom), self._window(axes[0], steps / zoom)
         inside = (rows.stop - rows.start, columns.stop - columns.start)
         starts = np.empty((*inside, 3), dtype=np.float32)
         starts[:] = ((steps / zoom)[None, columns, None] * axes[0] - (down / zoom)[rows, None, None] * axes[1]
-                     + 2.0 * axes[2])
+                     + start * axes[2])
         along = np.empty((inside[0] * inside[1], 3), dtype=np.float32)
         along[:] = -axes[2]
         found = self._scene.run(starts.reshape(-1, 3), along, output=True)
         face = np.full((pixels, pixels), -1, dtype=np.int32)
         face[rows, columns] = found["primID"].reshape(inside)
         depth = np.zeros((pixels, pixels), dtype=np.float32)
-        depth[rows, columns] = np.where(face[rows, columns] >= 0, found["tfar"].reshape(inside) - np.float32(1), 0)
+        depth[rows, columns] = found["tfar"].reshape(inside) + np.float32(1 - start)
+        depth[face < 0] = 0
         turned = np.zeros((len(self._normals) + 1, 3), dtype=np.float32)
         for column, axis in enumerate(axes):
             turned[:-1, column] = (self._normals * axis).sum(axis=1)

@@ -23,6 +23,9 @@ BEHIND: Colour = (206, 60, 60)
 COMMON: Colour = (214, 214, 210)
 SURPLUS: Colour = (52, 110, 205)
 MISSING: Colour = (222, 128, 30)
+CUT: Colour = (236, 196, 92)
+_CUT_AT = 0.00731
+"""Just beside the middle, where models like to have faces."""
 _LIGHT = np.array([-0.35, 0.45, 0.82], dtype=np.float32)
 _FINE = 2
 _CREASE = 0.9
@@ -33,14 +36,17 @@ _SAME = 0.008
 ZOOM = 0.92
 
 
-def shoot(caster: Caster, axes: Floats, pixels: int) -> Shot:
-    return caster.shoot(axes, _FINE * pixels, ZOOM)
+def shoot(caster: Caster, axes: Floats, pixels: int, cut: bool = False) -> Shot:
+    return caster.shoot(axes, _FINE * pixels, ZOOM, _CUT_AT if cut else 2.0)
 
 
-def shaded(shot: Shot, colour: Colour) -> Image:
-    """One model."""
-    colours = np.where((shot.normal[..., 2] < 0)[..., None], _paint(BEHIND), _paint(colour))
-    return _reduced(_lined(_lit(shot, colours), shot))
+def shaded(shot: Shot, colour: Colour, cut: bool = False) -> Image:
+    """One model. `cut`: what is seen from behind is where it was cut."""
+    behind = (shot.normal[..., 2] < 0)[..., None]
+    picture = _lit(shot, np.where(behind, _paint(BEHIND), _paint(colour)))
+    if cut:
+        picture = np.where(behind, _paint(CUT), picture)
+    return _reduced(_lined(picture, shot))
 
 
 def difference(got: Shot, want: Shot) -> Image:
