@@ -91,7 +91,14 @@ class Sink:
                 _log.warning("starting over from the lake's position: %s", wrong)
                 stop.wait(0.05 * 2 ** failures)
         if not self._moved:
+            self._flush_last(subscription)
+
+    def _flush_last(self, subscription: Subscription) -> None:
+        """Asked to stop: a flush that fails now is no failure of this sink, the next one reads it all again."""
+        try:
             self._flush(subscription)
+        except (LakeError, ArtifactStorageError, OSError) as wrong:
+            _log.warning("what was read last is left to the next sink: %s", wrong)
 
     def _turn(self, subscription: Subscription) -> bool:
         """One poll and, if it is time, one flush. True when nothing is left to read or to write."""

@@ -17,7 +17,7 @@ from eventlog.log import EventLog, Subscription
 from lake import open_lake
 from lake.lake import Lake
 from schemas.envelope import Event, Record
-from schemas.errors import LakeError
+from schemas.errors import CommitConflictError, LakeError
 from schemas.events import StepCompleted, ToolCalled, ToolReturned
 from schemas.settings import Settings
 from schemas.topics import TOPICS
@@ -331,3 +331,29 @@ def test_offsets_decide_not_the_order_of_delivery(
     drain(LateSeeks(log), lake, artifacts, settings)  # type: ignore[arg-type]
     assert sorted(rows(lake, "select id from events")) == sorted((event.id,) for _, event in story.told)
     assert lake.verify() == []
+
+
+def test_a_sink_that_is_stopped_leaves_a_flush_that_fails_to_the_next_one(
+        log: EventLog, lake: Lake, artifacts: DirectoryStore, settings: Settings, story: Story) -> None:
+    whole_story(story)
+    append(log, story.told)
+    stop = threading.Event()
+
+    class Ahead(Lake):
+        def commit(self, *_: Any) -> None:
+            raise CommitConflictError("another sink wrote")
+
+    class Stopped(Sink):
+        def _turn(self, subscription: Subscription) -> bool:
+            done = super()._turn(subscription)
+            if self._pending():
+                stop.set()
+            return done
+
+    slow = msgspec.structs.replace(settings, sink_flush_interval_s=600.0)
+    ahead = open_lake(settings, artifacts)
+    ahead.__class__ = Ahead
+    Stopped(log, ahead, artifacts, slow).run(stop)
+    assert stop.is_set() and lake.positions() == {}
+    drain(log, lake, artifacts, settings)
+    assert sorted(rows(lake, "select id from events")) == sorted((event.id,) for _, event in story.told)
