@@ -113,14 +113,14 @@ open("part.stl", "wb").write(bytes(80) + struct.pack("<I", len(rows)) + b"".join
     assert time.monotonic() - began < 40
 
 
-def test_a_mesh_of_ten_thousand_bodies_is_judged_in_time(rig: Rig) -> None:
-    """Small boxes in a row: 100,000 triangles, each body on its own."""
+def test_a_mesh_of_thousands_of_bodies_is_judged_in_time(rig: Rig) -> None:
+    """Small boxes in a row, each a body on its own."""
     program = """
 rows = []
-for at in range(8000):
+for at in range(3000):
     x = at * 2
     rows += [f"v {x + a} {b} {c}" for c in (0, 1) for b in (0, 1) for a in (0, 1)]
-for at in range(8000):
+for at in range(3000):
     n = 8 * at + 1
     for face in ((0, 2, 3, 1), (4, 5, 7, 6), (0, 1, 5, 4), (1, 3, 7, 5), (3, 2, 6, 7), (2, 0, 4, 6)):
         rows.append("f " + " ".join(str(n + corner) for corner in face))
@@ -129,5 +129,5 @@ open("part.obj", "w").write("\\n".join(rows))
     score = rig.score(rig.hand_in(program_task(deadline_s=30.0), {"part.py": program}))
     details = rig.evidence(score)["details"]
     assert (score.status, score.reward) == (ScoreStatus.OK, 0.0)
-    assert details["defects"][0] == "multi-body: 8000 where 1 is wanted"
-    assert details["measured"]["volume"] == pytest.approx(8000)
+    assert details["defects"][0] == "multi-body: 3000 where 1 is wanted"
+    assert details["measured"]["volume"] == pytest.approx(3000)
