@@ -99,7 +99,7 @@ def test_real_meshes_measure_as_their_reference_says(cases: Callable[[str], Path
     measured = 0
     for row in json.loads(reference.read_text())["rows"]:
         path = reference.parent / row["file"]
-        if path.suffix.lower() not in (".obj", ".off", ".stl", ".3mf") or row["file"] in ("soup.stl", "tube.obj", "ico4.obj"):
+        if path.suffix.lower() not in (".obj", ".off", ".stl", ".3mf") or path.stem in ("soup", "tube", "ico4"):
             continue
         measures = measure(parse_mesh(path.read_bytes(), path.name))
         assert (measures.triangles, measures.closed, measures.euler) == (row["faces"], row["watertight"], row["euler"])
