@@ -6,6 +6,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 CAD := .venv-cad
 CAD_STAMP := $(CAD)/.installed
+JOBS ?= 2
 export OMP_NUM_THREADS ?= 1
 
 .PHONY: help setup system demo test lint kafka ui bench learning chaos cad cad-test docs clean
@@ -30,7 +31,7 @@ demo: setup      ## the whole loop on this machine: tasks, rollouts, verdicts, l
 	@$(BIN)/headrace demo $(ARGS)
 
 test: setup lint $(if $(filter 1,$(HEADRACE_REQUIRE_REAL)),$(CAD_STAMP)) ## all tests; ARGS="-k name" selects
-	$(BIN)/python -m pytest $(ARGS)
+	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile $(ARGS)
 
 lint: setup      ## ruff, mypy, import contracts, generated docs
 	$(BIN)/ruff check .
