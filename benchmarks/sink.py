@@ -46,7 +46,7 @@ def main() -> int:
     chosen = options.parse_args()
     quick, seed, held = chosen.quick, chosen.seed, []
     if chosen.only in (None, "throughput"):
-        held += throughput(seed, *((20, 256, 3) if quick else (40, 512, 7)))
+        held += throughput(seed, *((40, 256, 3) if quick else (40, 512, 7)))
     if chosen.only in (None, "commits"):
         held += commits(seed, *((200, 40) if quick else (10_000, 100)))
     if chosen.only in (None, "memory"):
