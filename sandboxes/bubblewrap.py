@@ -28,8 +28,8 @@ from sandboxes.workspace import read_file, write_file
 from schemas.errors import SandboxError
 from schemas.ids import new_id
 
-CAPABILITIES = frozenset({"aliases", "deadline", "files", "network", "non_root", "output_limit", "processes", "readonly",
-                          "session", "snapshot"})
+CAPABILITIES = frozenset({"aliases", "deadline", "files", "network", "non_root", "output_limit", "processes",
+                          "readonly", "session", "snapshot"})
 _DESCRIPTORS = 5 + len(script.SESSIONS)
 _SIGKILLED = 128 + 9
 

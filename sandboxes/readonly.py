@@ -7,6 +7,7 @@ import posixpath
 import stat
 from pathlib import Path
 
+from sandboxes.interpreter import interpreter
 from sandboxes.sandbox import SandboxSpec
 from schemas.errors import SandboxError
 
@@ -39,7 +40,7 @@ def mounts_of(spec: SandboxSpec, other_user: bool) -> list[Mount]:
 
 def aliases_of(spec: SandboxSpec) -> list[str]:
     """Where the workspace is seen too. Raises SandboxError (kind `sandbox_start`) for a path that cannot be."""
-    mounts = [os.fspath(inside) for inside in spec.readonly]
+    mounts = [*spec.readonly, *filter(None, [interpreter().target])]
     for alias in spec.aliases:
         clean = alias.startswith("/") and posixpath.normpath(alias) == alias
         if not clean or _is_taken(alias) or any(_nest(alias, other) for other in mounts):

@@ -11,7 +11,7 @@ TRAINING_TASKS = 64
 
 def builtin_sets() -> dict[str, Callable[[], list[Task]]]:
     return {"tools": _tools, "tools-heldout": _heldout, "coding": _coding, "documents": _documents, "scene": _scene,
-            "math": _math}
+            "math": _math, "terminal": _terminal}
 
 
 def _tools() -> list[Task]:
@@ -48,3 +48,9 @@ def _math() -> list[Task]:
     from tasks.math import math_tasks
 
     return math_tasks()
+
+
+def _terminal() -> list[Task]:
+    from tasks.terminal_set import terminal_tasks
+
+    return terminal_tasks()

@@ -21,6 +21,7 @@ BUILTIN = {
     "documents": "verifiers.documents:DocumentsVerifier",
     "math": "verifiers.math:MathVerifier",
     "scene": "verifiers.scene.verdict:SceneVerifier",
+    "terminal": "verifiers.terminal:TerminalVerifier",
     "tools": "verifiers.tools:ToolsVerifier",
 }
 GROUP = "headrace.verifiers"

@@ -148,8 +148,9 @@ class _Fresh:
 
     def submitted(self, submission: Submission, task: Task, readonly: Mapping[str, Path] | None = None) -> Sandbox:
         files = task.files if submission.workspace is None else {}
-        return self.acquire(SandboxSpec(workspace=submission.workspace, files=files, readonly=readonly or {},
-                                        aliases=task.aliases, environment=task.environment, limits=LIMITS, owner=self.owner, lease_s=self.lease_s))
+        return self.acquire(SandboxSpec(
+            workspace=submission.workspace, files=files, readonly=readonly or {}, aliases=task.aliases,
+            environment=task.environment, limits=LIMITS, owner=self.owner, lease_s=self.lease_s))
 
     def acquire(self, spec: SandboxSpec) -> Sandbox:
         sandbox = self.backend.acquire(spec)

@@ -11,7 +11,8 @@ from schemas.errors import TaskError
 from tasks.task import Task
 
 Importer = Callable[[str | Path], list[Task]]
-_MODULES = {name: f"tasks.importers.{name}" for name in ("humaneval", "gsm8k", "invoices", "tatqa")}
+_MODULES = {name: f"tasks.importers.{name}" for name in (
+    "humaneval", "gsm8k", "invoices", "tatqa", "harbor", "terminal_bench")}
 
 
 class _Importers(Mapping[str, Importer]):

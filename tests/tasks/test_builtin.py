@@ -12,7 +12,7 @@ from tasks.sets import builtin_sets
 from tasks.task import Task, load_task, store_task
 from tests.verifiers.rig import Rig
 
-FAMILIES = ("coding", "documents", "scene")
+FAMILIES = ("coding", "documents", "scene", "terminal")
 
 
 @pytest.fixture(scope="module")
@@ -29,7 +29,8 @@ def tasks_of(kind: str) -> list[Task]:
 def test_sets_have_the_promised_sizes_and_repeat() -> None:
     scene = 9 if shutil.which("openscad") else 8
     sizes = {name: len(make()) for name, make in builtin_sets().items()}
-    assert sizes == {"tools": 64, "tools-heldout": 256, "coding": 8, "documents": 8, "scene": scene, "math": 36}
+    assert sizes == {"tools": 64, "tools-heldout": 256, "coding": 8, "documents": 8, "scene": scene, "math": 36,
+                     "terminal": 6}
     assert all(make() == make() for make in builtin_sets().values())
 
 

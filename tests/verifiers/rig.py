@@ -50,7 +50,8 @@ class Rig:
 
     def play(self, task: Task, turns: Sequence[str]) -> str:
         """Run a script of the json dialect in a sandbox and hand in what it made."""
-        sandbox, answer, calls = self.backend.acquire(SandboxSpec(files=task.files)), None, []
+        sandbox, answer, calls = self.backend.acquire(SandboxSpec(
+            files=task.files, aliases=task.aliases, environment=task.environment)), None, []
         try:
             for number, turn in enumerate(turns):
                 call = json.loads(turn)
