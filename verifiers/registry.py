@@ -17,6 +17,7 @@ from verifiers import files
 from verifiers.verifier import Verifier
 
 BUILTIN = {
+    "calls": "verifiers.tools_calls:CallsVerifier",
     "coding": "verifiers.coding:CodingVerifier",
     "documents": "verifiers.documents:DocumentsVerifier",
     "math": "verifiers.math:MathVerifier",

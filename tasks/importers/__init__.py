@@ -12,7 +12,7 @@ from tasks.task import Task
 
 Importer = Callable[[str | Path], list[Task]]
 _MODULES = {name: f"tasks.importers.{name}" for name in (
-    "humaneval", "gsm8k", "invoices", "tatqa", "harbor", "terminal_bench")}
+    "humaneval", "gsm8k", "invoices", "tatqa", "harbor", "terminal_bench", "bfcl", "workplace")}
 
 
 class _Importers(Mapping[str, Importer]):
