@@ -26,6 +26,8 @@ from eventlog.log import Start, TopicPartition
 Callback = Callable[[frozenset[TopicPartition]], None]
 DELIVERY_S = 60.0
 """How long an append may wait for a broker that is away before its Future fails."""
+_ABORT_S = 15.0
+"""Brokers end a transaction that was left open after a minute, give or take this."""
 
 
 class KafkaLog:
@@ -34,6 +36,7 @@ class KafkaLog:
     def __init__(self, setting: str, home: Path, partitions: int, delivery_s: float = DELIVERY_S,
                  lake: str = "") -> None:
         self._subscriptions: list[KafkaSubscription] = []
+        self._patience_s = delivery_s + _ABORT_S
         self._cluster = Cluster(setting, home, partitions, lake)
         try:
             self._appender = Appender(self._cluster, delivery_s)
@@ -66,7 +69,7 @@ class KafkaLog:
     def ends(self, topics: Sequence[str]) -> dict[TopicPartition, int]:
         for topic in topics:
             check_topic(topic)
-        return self._cluster.ends(list(topics))
+        return self._cluster.ends(list(topics), self._patience_s)
 
     def close(self) -> None:
         """Wait for what was appended; readers that are still open are closed too."""

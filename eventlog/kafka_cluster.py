@@ -10,6 +10,7 @@ import contextlib
 import hashlib
 import json
 import os
+import time
 import uuid
 from collections.abc import Mapping
 from pathlib import Path
@@ -28,6 +29,7 @@ MESSAGE_BYTES = MAX_EVENT_BYTES + (1 << 20)
 _BOOTSTRAP_S = 6.0
 _REQUEST_S = 15.0
 _TOPICS_READY_S = 30.0
+_LOOK_AGAIN_S = 0.05
 _OWNER_LETTERS = 12
 
 
@@ -55,14 +57,35 @@ class Cluster:
             self.close()
             raise
 
-    def ends(self, topics: list[str]) -> dict[tuple[str, int], int]:
-        """Next offset of every partition."""
-        asked = {kafka.TopicPartition(topic, part): -1 for topic in topics for part in range(self.partitions[topic])}
+    def ends(self, topics: list[str], patience_s: float) -> dict[tuple[str, int], int]:
+        """Next offset of every partition. Readers get no further than the first open transaction of another writer:
+        such a one is waited for, then told, for whoever reads up to these ends would wait for it in silence."""
+        places = [kafka.TopicPartition(topic, part) for topic in topics for part in range(self.partitions[topic])]
+        ends = self._ends(places, "read_uncommitted")
+        begun = time.monotonic()
+        while held := self._held_back(ends):
+            place, reached = held
+            if time.monotonic() - begun > patience_s:
+                raise UnavailableError("a transaction of another writer is open and holds all readers back",
+                                       where=f"{place.topic}-{place.partition}", value=f"offset {reached}",
+                                       hint="end that writer; `kafka-transactions.sh find-hanging` tells who it is")
+            time.sleep(_LOOK_AGAIN_S)
+        return {(place.topic, place.partition): end for place, end in ends.items()}
+
+    def _held_back(self, ends: Mapping[Any, int]) -> tuple[Any, int] | None:
+        """A partition whose readers do not get to its end, and how far they get."""
+        reached = self._ends(list(ends), "read_committed")
+        return next(((place, at) for place, at in reached.items() if at < ends[place]), None)
+
+    def _ends(self, places: list[Any], isolation: str) -> dict[Any, int]:
+        if not places:
+            return {}
         try:
-            answer = self.admin.list_partition_offsets(asked, timeout_ms=int(_REQUEST_S * 1000)) if asked else {}
+            found = self.admin.list_partition_offsets(dict.fromkeys(places, -1), isolation_level=isolation,
+                                                      timeout_ms=int(_REQUEST_S * 1000))
         except kafka.errors.KafkaError as wrong:
             raise told_as(wrong, self.setting) from None
-        return {(place.topic, place.partition): int(found.offset) for place, found in answer.items()}
+        return {place: int(at.offset) for place, at in found.items()}
 
     def group_id(self, group: str) -> str:
         """The name of a consumer group on the cluster."""

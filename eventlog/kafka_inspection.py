@@ -25,8 +25,8 @@ from schemas.errors import LogError, NotFoundError, SchemaError, UnavailableErro
 from schemas.topics import TOPICS
 
 _ASK_MS = 10_000
-_POLL_MS = 500
-_SILENT_POLLS = 40
+_POLL_MS = 50
+_SILENT_POLLS = 400
 _EARLIEST = -2
 _LATEST = -1
 _COMMITTED = "read_committed"

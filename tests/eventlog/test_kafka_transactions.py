@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
 import kafka
 import pytest
 
 from eventlog import open_log
+from eventlog.kafka import KafkaLog
 from eventlog.log import Subscription
 from schemas.envelope import Event, to_headers
+from schemas.errors import UnavailableError
 from schemas.settings import Settings
 from schemas.topics import TASKS
 from tests.eventlog.tools import event, poll_until
@@ -64,4 +69,28 @@ def test_what_is_under_way_is_not_seen_before_it_is_committed(kafka_settings: Se
         assert reader.poll(0.5) == [] and reader.position((TASKS, 0)) == 0
         producer.commit_transaction()
     assert [record.event.sequence for record in poll_until(reader, lambda found: len(found) > 0)] == [0]
+    log.close()
+
+
+def test_an_open_transaction_is_waited_for_and_then_told(kafka_settings: Settings, broker) -> None:
+    log = KafkaLog(kafka_settings.log, Path(kafka_settings.home), 4)
+    log.append(TASKS, [event("a", 0)]).result(30)
+    with kafka.KafkaProducer(bootstrap_servers=broker.address, transactional_id="hanging") as producer:
+        producer.init_transactions()
+        producer.begin_transaction()
+        send(producer, event("a", 1))
+        producer.flush()
+        log._patience_s = 0.3
+        with pytest.raises(UnavailableError, match="transaction of another writer") as caught:
+            log.ends([TASKS])
+        assert caught.value.where == "tasks-0" and "offset 1" in caught.value.paragraph()
+        log._patience_s = 60.0
+        with ThreadPoolExecutor(1) as pool:
+            waiting = pool.submit(log.ends, [TASKS])
+            later, = log.append(TASKS, [event("a", 2)]).result(30)
+            assert not waiting.done()
+            producer.abort_transaction()
+            end = waiting.result(30)[TASKS, 0]
+    reader = log.subscribe([TASKS])
+    assert end >= 2 and later.offset == 2 and to_the_end(reader, end) in ([0], [0, 2])
     log.close()
