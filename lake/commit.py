@@ -2,7 +2,7 @@
 
 Each table has its own application transactions, one per topic-partition, in the same Delta commit as its rows. So:
 * a row below its table's position is there already (the last flush died between two tables) and is dropped;
-* the check and the write use the same table handle: whoever moved the position in between makes the write fail;
+* the check and the write use the same version of a table: whoever moved the position in between makes the write fail;
 * `events` says in its own commit how far each other table is: a table that was lost is not silently begun anew;
 * `events` must stand exactly where the flush starts: anything else means that another sink is ahead, or that rows
   would be missing, and nothing may be written.
@@ -11,14 +11,13 @@ On any exception the outcome is unknown: the caller drops its buffers, reloads, 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Mapping
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from eventlog.log import TopicPartition
-from lake.tables import WriterTable
+from lake.writer import WriterTable
 from schemas.errors import CommitConflictError, LakeError
 from schemas.failpoints import hit
 from schemas.tables import COMMIT_ORDER, TABLES
@@ -44,17 +43,8 @@ def commit_flush(table: Callable[[str], WriterTable], rows: Mapping[str, pa.Tabl
         if name in rows and rows[name].num_rows:
             promises[name] = _append_once(table(name), rows[name], end, events)
             hit(f"sink:after_table:{name}")
-    _settle([table(name) for name in promises])
     events.append(rows.get("events", TABLES["events"].empty_table()), moved, promises)
-    events.settle()
     hit("sink:after_table:events")
-
-
-def _settle(tables: Sequence[WriterTable]) -> None:
-    """All that `events` will promise is on disk before it does. Together: a disk makes many syncs of one moment one."""
-    if tables:
-        with ThreadPoolExecutor(len(tables)) as pool:
-            list(pool.map(WriterTable.settle, tables))
 
 
 def _append_once(table: WriterTable, rows: pa.Table, end: Positions, events: WriterTable) -> Positions:

@@ -11,23 +11,18 @@ In a merged file the rows of an episode lie together (`lake/clustering.py`).
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
-from typing import TYPE_CHECKING
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from artifacts.folder import Folder
 from lake.clustering import clustered
-from lake.files import LiveFile, add_action, as_written, new_file, parquet_writer, size_of
-from lake.transactions import commit
+from lake.files import LiveFile, add_action, as_written, new_file, parquet_writer, remove_action, size_of
+from lake.tablelog import TableLog
 from schemas.errors import LakeError
-
-if TYPE_CHECKING:
-    from deltalake import DeltaTable
-    from deltalake.transaction import AddAction
 
 MAX_FILES = 16
 """Files of one tier that may live side by side: what a query has to open."""
@@ -54,18 +49,12 @@ def all_small(files: Sequence[LiveFile]) -> list[LiveFile]:
     return small if len(small) > 1 else []
 
 
-def merge(handle: DeltaTable, folder: Folder, files: Sequence[LiveFile]) -> None:
+def merge(log: TableLog, files: Sequence[LiveFile]) -> None:
     """Replace the files by as few as the largest tier allows. Raises CommitConflictError if another compaction of the
     table came first."""
-    from deltalake import Transaction
-    from deltalake.transaction import RemoveAction
-
-    added = [_merged(folder, group) for group in groups(files)]
-    now = time.time_ns() // 1_000_000
-    removed = [RemoveAction(file.path, data_change=False, deletion_timestamp=now, size=file.size, partition_values={})
-               for file in files]
-    counter = (handle.transaction_version(_COUNTER) or 0) + 1
-    commit(handle, [*added, *removed], [Transaction(_COUNTER, counter)])
+    counter = log.transactions.get(_COUNTER, 0) + 1
+    added = [_merged(log.folder, group) for group in groups(files)]
+    log.commit([*added, *map(remove_action, files)], {_COUNTER: counter})
 
 
 def groups(files: Sequence[LiveFile]) -> Iterator[list[LiveFile]]:
@@ -79,7 +68,7 @@ def groups(files: Sequence[LiveFile]) -> Iterator[list[LiveFile]]:
         yield group
 
 
-def _merged(folder: Folder, files: Sequence[LiveFile]) -> AddAction:
+def _merged(folder: Folder, files: Sequence[LiveFile]) -> dict[str, Any]:
     """One file with the rows of `files`, in bounded memory. Raises LakeError rather than lose a row."""
     told = [file.rows for file in files]
     with ExitStack() as stack:

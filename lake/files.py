@@ -22,7 +22,6 @@ from schemas.ids import new_id
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
-    from deltalake.transaction import AddAction
 
 _TOKENS = {"context_tokens.list.element", "generated_tokens.list.element"}
 _PLAIN = {"data", "text", "output", "arguments", "answer", "id", "event_id", "score_id"}
@@ -104,13 +103,22 @@ def _leaf(field: pa.Field) -> str:
 
 
 def add_action(name: str, size: int, rows: int, spans: Mapping[str, tuple[Any, Any]],
-               data_change: bool) -> AddAction:
-    from deltalake.transaction import AddAction
-
+               data_change: bool) -> dict[str, Any]:
+    """What an entry of the table's log says of a new file."""
     stats = {"numRecords": rows, "minValues": {key: low for key, (low, _) in spans.items()},
              "maxValues": {key: high for key, (_, high) in spans.items()}}
-    return AddAction(path=name, size=size, partition_values={}, data_change=data_change,
-                     modification_time=time.time_ns() // 1_000_000, stats=json.dumps(stats))
+    return {"add": {"path": name, "partitionValues": {}, "size": size, "modificationTime": _now_ms(),
+                    "dataChange": data_change, "stats": json.dumps(stats)}}
+
+
+def remove_action(file: LiveFile) -> dict[str, Any]:
+    """Of a file whose rows another one has now."""
+    return {"remove": {"path": file.path, "deletionTimestamp": _now_ms(), "dataChange": False,
+                       "extendedFileMetadata": True, "partitionValues": {}, "size": file.size}}
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
 
 
 def spans_of(rows: pa.Table) -> dict[str, tuple[Any, Any]]:

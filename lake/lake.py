@@ -23,8 +23,9 @@ from lake.lease import maintenance
 from lake.query import Engine, Parameters, VanishedError, read_only, run, user_error
 from lake.relations import statements
 from lake.snapshot import Positions, SnapshotReader, parse_snapshot, require_reached, snapshot_of
-from lake.tables import WriterTable, create_table, require_conditions, table_exists, write_checkpoint
+from lake.tables import create_table, require_conditions, table_exists, write_checkpoint
 from lake.views import PUBLIC, mentioned
+from lake.writer import WriterTable
 from schemas.errors import CommitConflictError, LakeError
 from schemas.tables import TABLES
 

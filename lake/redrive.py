@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from lake.files import add_action, spans_of, write_file
-from lake.tables import create_table, open_table, table_exists
-from lake.transactions import commit
+from lake.tablelog import TableLog
+from lake.tables import create_table, table_exists
 from schemas.ids import now_us
 from schemas.tables import TABLES
 
@@ -32,18 +32,16 @@ semi join (select unnest($topics) as topic, unnest($partitions) as partition, un
 
 def add_missing(lake: Lake, table: str, rows: pa.Table) -> int:
     """Add rows of positions that the table has no row of; how many. Raises CommitConflictError."""
-    from deltalake import Transaction
-
     tables = lake.tables
     if not table_exists(tables, table):
         create_table(tables, table, lake.identity)
-    handle = open_table(tables, table)
-    counter = handle.transaction_version(_COUNTER) or 0
+    log = TableLog(tables, table)
+    counter = log.transactions.get(_COUNTER, 0)
     rows = _without(rows, _there(lake, table, rows))
     if rows.num_rows:
         name, size = write_file(tables.at(table), rows)
         action = add_action(name, size, rows.num_rows, spans_of(rows), data_change=True)
-        commit(handle, [action], [Transaction(_COUNTER, counter + 1)])
+        log.commit([action], {_COUNTER: counter + 1})
     return int(rows.num_rows)
 
 

@@ -9,19 +9,15 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from artifacts.folder import Folder
 from eventlog.log import TopicPartition
-from lake.durable import Durable
-from lake.files import live_files
 from lake.place import sql_file
-from lake.tables import identity_of, lost_rows, open_table, table_exists
-from lake.transactions import LOG, Transactions, positions_of, promises_of, read_transactions
+from lake.tablelog import TableLog, open_log
+from lake.tables import lost_rows
+from lake.transactions import positions_of, promises_of
 from schemas.errors import LakeError, QueryError
-
-if TYPE_CHECKING:
-    from deltalake import DeltaTable
 
 Positions = Mapping[TopicPartition, int]
 
@@ -38,61 +34,42 @@ class Held(NamedTuple):
 
 
 class TableReader:
-    """One table for reading: the handle is opened once and then only told of new commits."""
+    """One table for reading: its log is opened once and then only followed."""
 
     def __init__(self, root: Folder, name: str) -> None:
         self._root, self._name = root, name
-        self._handle: DeltaTable | None = None
-        self._known: Transactions | None = None
+        self._log: TableLog | None = None
         self._held: tuple[int, Held] = (-1, Held([], {}))
 
-    def refresh(self) -> DeltaTable | None:
+    def refresh(self) -> TableLog | None:
         """The table as it is now; None while there is none."""
-        from deltalake.exceptions import DeltaError
-
-        try:
-            if self._handle is not None:
-                self._handle.update_incremental()
-        except (DeltaError, OSError):
+        if self._log is not None and self._log.there():
+            self._log.follow()
+        else:
             self.forget()
-        if self._handle is None and table_exists(self._root, self._name):
-            self._handle = open_table(self._root, self._name)
-        return self._handle
+            self._log = open_log(self._root, self._name)
+        return self._log
 
     def forget(self) -> None:
-        self._handle = self._known = None
+        self._log = None
         self._held = (-1, Held([], {}))
 
     def positions(self) -> dict[TopicPartition, int]:
-        handle = self.refresh()
-        return self._positions(handle) if handle is not None else {}
-
-    def _positions(self, handle: DeltaTable) -> dict[TopicPartition, int]:
-        log = self._root.at(self._name).at(LOG)
-        self._known = read_transactions(log, handle.version(), self._known)
-        return positions_of(self._known, identity_of(handle))
-
-    def settle(self) -> None:
-        handle = self.refresh()
-        if handle is not None:
-            Durable(self._root.at(self._name)).reach(handle.version())
+        log = self.refresh()
+        return positions_of(log.transactions, log.identity) if log else {}
 
     def promises(self) -> dict[str, dict[TopicPartition, int]]:
         """What `events` (this table) says of the others."""
-        handle = self.refresh()
-        if handle is None:
-            return {}
-        self._positions(handle)
-        return promises_of(self._known, identity_of(handle)) if self._known else {}
+        log = self.refresh()
+        return promises_of(log.transactions, log.identity) if log else {}
 
     def held(self) -> Held:
-        handle = self.refresh()
-        if handle is None:
+        log = self.refresh()
+        if log is None:
             return Held([], {})
-        if self._held[0] != handle.version():
-            folder = self._root.at(self._name).url
-            paths = [sql_file(folder, file.path, file.size) for file in live_files(handle)]
-            self._held = (handle.version(), Held(paths, self._positions(handle)))
+        if self._held[0] != log.version:
+            paths = [sql_file(log.folder.url, file.path, file.size) for file in log.files]
+            self._held = (log.version, Held(paths, positions_of(log.transactions, log.identity)))
         return self._held[1]
 
 
@@ -107,8 +84,8 @@ class SnapshotReader:
     def identity(self) -> str:
         """Identity of the log whose copy this lake is; empty for a lake without a commit."""
         with self._lock:
-            handle = self._table("events").refresh()
-            return identity_of(handle) if handle is not None else ""
+            log = self._table("events").refresh()
+            return log.identity if log else ""
 
     def positions(self, table: str = "events") -> dict[TopicPartition, int]:
         with self._lock:
@@ -126,15 +103,12 @@ class SnapshotReader:
             return found
 
     def require_whole(self) -> None:
-        """Raises LakeError if a table has lost rows that `events` says it holds. What a process that died had committed
-        is safe from a power cut afterwards, as far as `events` builds on it."""
+        """Raises LakeError if a table has lost rows that `events` says it holds."""
         with self._lock:
             for name, promised in self._table("events").promises().items():
                 held = self._table(name).positions()
                 if any(held.get(part, 0) < offset for part, offset in promised.items()):
                     raise lost_rows(self._root.at(name), snapshot_of(promised))
-                self._table(name).settle()
-            self._table("events").settle()
 
     def forget(self) -> None:
         with self._lock:

@@ -15,7 +15,7 @@ from lake.journal import list_table, read_entry
 from lake.lake import Lake
 from lake.snapshot import parse_snapshot, snapshot_of
 from lake.tables import identity_of, open_table, table_exists
-from lake.transactions import Transactions, positions_of
+from lake.transactions import positions_of
 from schemas.errors import LakeError
 
 FILE = "timeline.json"
@@ -77,7 +77,7 @@ def moments_of(tables: Folder) -> list[Moment]:
     found = []
     for version in sorted(list_table(folder).entries):
         at, transactions = _commit(folder, version)
-        if moved := snapshot_of(positions_of(Transactions(version, transactions), identity)):
+        if moved := snapshot_of(positions_of(transactions, identity)):
             found.append(Moment(at, moved))
     return found
 
@@ -104,7 +104,7 @@ def _own_vector(tables: Folder, at_ms: int) -> Positions:
     known = _names(tables, handle.version())
     old = open_table(tables, "events", low)
     entries = {name: version for name in known if (version := old.transaction_version(name)) is not None}
-    return positions_of(Transactions(low, entries), identity) if low else {}
+    return positions_of(entries, identity) if low else {}
 
 
 def _names(tables: Folder, version: int) -> list[str]:

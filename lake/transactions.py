@@ -1,4 +1,4 @@
-"""Commits and application transactions of a Delta table: how far each topic-partition has been written.
+"""Application transactions of a Delta table: how far each topic-partition has been written.
 
 The library answers for one application id at a time; a reader needs all of them, also of partitions it never heard
 of. They stand in the table's log: the newest checkpoint's `txn` column, then the commits after it.
@@ -7,19 +7,15 @@ of. They stand in the table's log: the newest checkpoint's `txn` column, then th
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from artifacts.folder import Folder
 from eventlog.log import TopicPartition
-from schemas.errors import CommitConflictError, LakeError
-
-if TYPE_CHECKING:
-    from deltalake import DeltaTable, Transaction
-    from deltalake.transaction import AddAction, RemoveAction
+from schemas.errors import LakeError
 
 LOG = "_delta_log"
 _TOGETHER = 8
@@ -47,10 +43,10 @@ def promise(identity: str, table: str, partition: TopicPartition) -> str:
     return f"{application(identity, partition)}/{table}"
 
 
-def promises_of(found: Transactions, identity: str) -> dict[str, dict[TopicPartition, int]]:
+def promises_of(found: Mapping[str, int], identity: str) -> dict[str, dict[TopicPartition, int]]:
     """Next offset by topic-partition that `events` says of each other table."""
     promises: dict[str, dict[TopicPartition, int]] = {}
-    for name, version in found.entries.items():
+    for name, version in found.items():
         owner, _, rest = name.partition(f"{identity}/")
         parts = rest.rsplit("/", 2)
         if not owner and len(parts) == 3 and parts[1].isdigit():
@@ -58,10 +54,10 @@ def promises_of(found: Transactions, identity: str) -> dict[str, dict[TopicParti
     return promises
 
 
-def positions_of(found: Transactions, identity: str) -> dict[TopicPartition, int]:
+def positions_of(found: Mapping[str, int], identity: str) -> dict[TopicPartition, int]:
     """Next offset by topic-partition, of the log with this identity."""
     positions: dict[TopicPartition, int] = {}
-    for name, version in found.entries.items():
+    for name, version in found.items():
         owner, _, rest = name.partition(f"{identity}/")
         topic, _, number = rest.rpartition("/")
         if not owner and topic and number.isdigit():
@@ -78,20 +74,6 @@ def told(what: str, where: str, hint: str = "") -> Iterator[None]:
         yield
     except (DeltaError, OSError) as wrong:
         raise LakeError(f"{what} ({first_line(wrong)})", where=where, hint=hint) from None
-
-
-def commit(handle: DeltaTable, actions: Sequence[AddAction | RemoveAction], transactions: list[Transaction]) -> None:
-    """One Delta commit of our own files. Raises CommitConflictError where another commit came first."""
-    from deltalake import CommitProperties
-    from deltalake.exceptions import CommitFailedError
-
-    with told("commit failed", handle.table_uri, "is the disk full or read-only, or the storage down?"):
-        try:
-            handle.create_write_transaction(list(actions), "append", handle.schema(),
-                                            commit_properties=CommitProperties(app_transactions=transactions))
-        except CommitFailedError as wrong:
-            raise CommitConflictError(f"another writer committed first ({first_line(wrong)})",
-                                      where=handle.table_uri) from None
 
 
 def read_transactions(log_folder: Folder, version: int, known: Transactions | None = None) -> Transactions:

@@ -203,7 +203,7 @@ def test_a_failed_write_is_made_good(
             raise OSError(5, "Input/output error")
 
     monkeypatch.setattr("lake.commit.hit", fail)
-    monkeypatch.setattr("lake.tables.hit", fail)
+    monkeypatch.setattr("lake.writer.hit", fail)
     drain(log, lake, artifacts, settings)
     assert not failing
     assert sorted(rows(lake, "select id from events")) == sorted((event.id,) for _, event in story.told)

@@ -14,7 +14,7 @@ from artifacts.store import ArtifactStore
 from consumers.folding import Folding
 from lake import open_lake
 from lake.lake import Lake
-from lake.tables import WriterTable
+from lake.writer import WriterTable
 from schemas.envelope import Position, RawRecord, Record
 from schemas.errors import CommitConflictError, LakeError
 from schemas.settings import Settings

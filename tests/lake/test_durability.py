@@ -16,17 +16,18 @@ from artifacts.store import ArtifactStore
 from consumers.folding import Folding
 from lake import open_lake
 from lake.lake import Lake
-from lake.tables import WriterTable
+from lake.writer import WriterTable
 from schemas.errors import LakeError
 from schemas.settings import Settings
 from tests.lake.histories import IDENTITY, Story, flush_of, pour, records_of, rows, whole_story
 
 
 class Disk:
-    """What was synced, in order: files and folders as paths below the lake, and the size that a file had then."""
+    """What was synced, in order: files and folders of the lake by their inodes (a file may get its name later), and
+    the size that a file had then."""
 
     def __init__(self, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        self._root, self.synced = root, list[tuple[str, int]]()
+        self._root, self.synced = root, list[tuple[int, int]]()
         fsync = os.fsync
 
         def watched(descriptor: int) -> None:
@@ -34,15 +35,15 @@ class Disk:
             path, found = Path(os.readlink(f"/proc/self/fd/{descriptor}")), os.fstat(descriptor)
             if path.is_relative_to(root):
                 size = -1 if stat.S_ISDIR(found.st_mode) else found.st_size
-                self.synced.append((path.relative_to(root).as_posix(), size))
+                self.synced.append((found.st_ino, size))
 
         monkeypatch.setattr("os.fsync", watched)
 
     def when(self, name: str) -> int:
         """The first time that the file was synced as it is now, and after that its folder."""
-        size = (self._root / name).stat().st_size
-        at = self.synced.index((name, size))
-        self.synced.index((name.rpartition("/")[0], -1), at)
+        path = self._root / name
+        at = self.synced.index((path.stat().st_ino, path.stat().st_size))
+        self.synced.index((path.parent.stat().st_ino, -1), at)
         return at
 
 
@@ -101,7 +102,7 @@ def test_what_another_process_left_unsynced_is_synced_before_it_is_built_on(
     lake.commit(*flush_of(folding, records[20:30]))
     left = entries(lake, "events")[-1]
     disk.synced.clear()
-    WriterTable(lake.tables, "events", IDENTITY).handle()
+    WriterTable(lake.tables, "events", IDENTITY).log()
     disk.when(left)
 
 

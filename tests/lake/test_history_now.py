@@ -61,7 +61,7 @@ class Watch:
 def test_a_history_is_whole_at_every_moment(world: World, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     chance = random.Random(seed)
     watch = Watch(world, chance)
-    for module in ("lake.commit", "lake.tables", "consumers.sink"):
+    for module in ("lake.commit", "lake.writer", "consumers.sink"):
         monkeypatch.setattr(f"{module}.hit", watch.hit)
     for _ in range(4):
         for _ in range(chance.randint(1, 8)):

@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
+import shutil
 import threading
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from artifacts.local_folder import LocalFolder
 from artifacts.store import DirectoryStore
 from consumers.folding import Folding
-from lake import open_lake
+from lake import open_lake, tablelog
 from lake.compaction import MAX_FILES, all_small, due, groups, merge
 from lake.files import LiveFile, live_files
 from lake.lake import Lake
 from lake.relations import empty_columns
-from lake.tables import WriterTable, open_table
+from lake.tablelog import TableLog
+from lake.tables import identity_of, open_table
 from lake.transactions import application, read_transactions
+from lake.writer import WriterTable
 from schemas import tables
 from schemas.envelope import Record
 from schemas.errors import CommitConflictError, LakeError
@@ -59,11 +64,11 @@ def test_of_two_compactions_of_the_same_files_one_fails(lake: Lake, artifacts: D
     """The library's own compaction would let both succeed and double every row."""
     pour(lake, artifacts, many(story, 10), size=4)
     before = everything(lake)
-    handles = [open_table(lake.folder, "events") for _ in range(2)]
-    files = all_small(live_files(handles[0]))
-    merge(handles[0], lake.folder.at("events"), files)
+    one, other = (TableLog(lake.folder, "events") for _ in range(2))
+    files = all_small(one.files)
+    merge(one, files)
     with pytest.raises(CommitConflictError):
-        merge(handles[1], lake.folder.at("events"), files)
+        merge(other, files)
     assert everything(lake) == before
 
 
@@ -82,13 +87,13 @@ def test_a_sink_goes_on_while_another_process_compacts(lake: Lake, artifacts: Di
 def test_a_compaction_that_reads_other_rows_changes_nothing(
         lake: Lake, artifacts: DirectoryStore, story: Story) -> None:
     pour(lake, artifacts, many(story, 4), size=4)
-    handle = open_table(lake.folder, "events")
-    files = live_files(handle)
+    log = TableLog(lake.folder, "events")
+    files = log.files
     short = lake.root / "events" / files[0].path
     table = pq.read_table(short)
     pq.write_table(table.slice(1), short)
     with pytest.raises(LakeError, match="nothing was changed"):
-        merge(handle, lake.folder.at("events"), files)
+        merge(log, files)
     assert live_files(open_table(lake.folder, "events")) == files
 
 
@@ -140,6 +145,7 @@ def test_positions_are_read_as_the_library_reads_them(lake: Lake, artifacts: Dir
             fresh = read_transactions(log, handle.version())
             names = [application(IDENTITY, ("scores", index)) for index in range(3)]
             assert known.entries == fresh.entries == {name: handle.transaction_version(name) for name in names}
+            assert table.log().transactions == fresh.entries and table.log().version == handle.version()
     assert lake.folder.size("events/_delta_log/_last_checkpoint")
 
 
@@ -183,3 +189,63 @@ def test_a_merged_file_is_large_enough_to_be_left_alone() -> None:
     merged = [LiveFile("merged", sum(file.size for file in group), 1) for group in groups(files)]
     assert all_small(merged[:-1]) == []
     assert max(file.size for file in merged) <= 128 << 20
+
+
+def test_a_log_that_is_followed_says_what_the_library_says(
+        lake: Lake, artifacts: DirectoryStore, story: Story) -> None:
+    """Files, positions and identity after every commit, merge and checkpoint, as if the table were opened anew."""
+    followed = None
+    records = many(story, 30)
+    folding = Folding(artifacts)
+    lake.bind(IDENTITY)
+    for first in range(0, len(records), 3):
+        lake.commit(*flush_of(folding, records[first:first + 3]))
+        lake.maintain()
+        followed = followed or TableLog(lake.folder, "events")
+        followed.follow()
+        if first % 60 == 0:
+            lake.compact()
+            followed.follow()
+            handle = open_table(lake.folder, "events")
+            assert sorted(followed.files) == sorted(live_files(handle))
+            assert (followed.version, followed.identity) == (handle.version(), identity_of(handle))
+            assert followed.transactions == {
+                name: handle.transaction_version(name) for name in followed.transactions}
+
+
+def test_commits_of_others_that_touch_nothing_of_ours_do_not_stop_us(lake: Lake) -> None:
+    lake.bind(IDENTITY)
+    one, other = (TableLog(lake.folder, "events") for _ in range(2))
+    for number in range(1, 6):
+        other.commit([], {"other": number})
+    one.commit([], {"one": 1})
+    assert one.transactions == {"one": 1, "other": 5} and one.version == 6
+    with pytest.raises(CommitConflictError):
+        other.commit([], {"one": 1})
+    gone = TableLog(lake.folder, "events")
+    shutil.rmtree(lake.root / "events")
+    with pytest.raises(LakeError, match="gone"):
+        gone.commit([], {"one": 2})
+
+
+def test_a_commit_touches_its_own_entry_and_the_one_it_builds_on(
+        lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The library would list the log: the more commits there were, the longer a commit and a query would take."""
+    lake.bind(IDENTITY)
+    log = TableLog(lake.folder, "events")
+    for number in range(1, 20):
+        log.commit([], {"ours": number})
+    asked: list[str] = []
+    for name in ("list", "size", "read", "create", "sync"):
+        method = getattr(LocalFolder, name)
+
+        def counted(self: LocalFolder, *given: Any, name: str = name, method: Any = method) -> Any:
+            asked.append(name)
+            return method(self, *given)
+
+        monkeypatch.setattr(LocalFolder, name, counted)
+    monkeypatch.setattr(tablelog, "open_table", None)
+    log.commit([], {"ours": 5000})
+    assert asked == ["size", "create"]
+    asked.clear()
+    assert not log.follow() and asked == ["read"]

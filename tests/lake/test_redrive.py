@@ -11,14 +11,12 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from deltalake import Transaction
 
 from artifacts.store import DirectoryStore
 from lake import open_lake
 from lake.content import content
 from lake.redrive import add_missing
-from lake.tables import open_table
-from lake.transactions import commit
+from lake.tablelog import TableLog
 from replay.audit import differences
 from replay.rebuild import rebuild
 from replay.redrive import Outcome, redrive
@@ -168,10 +166,10 @@ def test_of_two_at_once_one_adds_the_rows(world: World) -> None:
     assert [one.result for one in redrive(world.lake, world.log, world.artifacts)] == ["redriven"]
     made = world.lake.sql("select * from raw_batch_rows")
     assert add_missing(other, "batch_rows", made) == 0
-    stale = open_table(world.lake.tables, "batch_rows")
-    commit(open_table(world.lake.tables, "batch_rows"), [], [Transaction("headrace/redrive", 2)])
+    stale = TableLog(world.lake.tables, "batch_rows")
+    TableLog(world.lake.tables, "batch_rows").commit([], {"headrace/redrive": 2})
     with pytest.raises(CommitConflictError):
-        commit(stale, [], [Transaction("headrace/redrive", 2)])
+        stale.commit([], {"headrace/redrive": 2})
 
 
 def test_what_has_no_cure_stays_as_it_is(world: World) -> None:

@@ -7,7 +7,7 @@ import pytest
 from artifacts.store import DirectoryStore
 from consumers.folding import Folding
 from lake.lake import Lake
-from lake.tables import WriterTable
+from lake.writer import WriterTable
 from schemas.errors import CommitConflictError
 from tests.lake.histories import IDENTITY, Story, flush_of, records_of
 
