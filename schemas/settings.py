@@ -58,6 +58,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """Of one verdict: a verifier that takes longer is ended and gave none."""
     verify_memory_mb: Count = 4096
     """Of the process that judges, sandboxes apart."""
+    judge_policy: str = ""
+    """The policy that verifier `judge` asks for an opinion, for example transformers:DIR; empty: none."""
     verifiers: str = ""
     """Python files with verifiers of your own, separated by commas (`--verifier FILE.py`)."""
     sink_flush_interval_s: Annotated[float, msgspec.Meta(ge=0)] = 0.5

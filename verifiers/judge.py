@@ -70,12 +70,13 @@ def _bound_memory(memory_mb: int) -> None:
 def _serve(link: socket.socket, setup: Setup) -> None:
     from artifacts import open_store
     from sandboxes import open_backend
-    from verifiers import registry
+    from verifiers import judge_model_policy, registry
     from verifiers.scoring import Request, judge
     from verifiers.verdicts import Verdicts
 
     settings = setup.settings
     registry.use_files(settings.verifiers)
+    judge_model_policy.use_settings(settings)
     artifacts = open_store(settings)
     backend = open_backend(settings, artifacts)
     _bound_memory(settings.verify_memory_mb)

@@ -19,7 +19,9 @@ from verifiers.verifier import Verifier
 BUILTIN = {
     "calls": "verifiers.tools_calls:CallsVerifier",
     "coding": "verifiers.coding:CodingVerifier",
+    "composite": "verifiers.composite:CompositeVerifier",
     "documents": "verifiers.documents:DocumentsVerifier",
+    "judge": "verifiers.judge_model:JudgeVerifier",
     "math": "verifiers.math:MathVerifier",
     "scene": "verifiers.scene.verdict:SceneVerifier",
     "terminal": "verifiers.terminal:TerminalVerifier",
@@ -43,6 +45,11 @@ def use_files(setting: str) -> list[str]:
 def verifier_for(task: Task) -> Verifier:
     """The verifier whose score is the task's reward."""
     return get_verifier(task.reward_verifier)
+
+
+def names() -> list[str]:
+    """Of all verifiers that there are."""
+    return sorted({*_of_files, *BUILTIN, *(point.name for point in entry_points(group=GROUP))})
 
 
 @functools.cache

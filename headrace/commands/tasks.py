@@ -10,6 +10,7 @@ from tasks.importers import IMPORTERS
 EXAMPLES = """examples:
   headrace tasks import humaneval HumanEval.jsonl.gz
   headrace tasks import gsm8k test.jsonl
+  headrace tasks import harbor my-tasks/        Harbor or Terminal-Bench: one task, or a folder of tasks
   headrace tasks check humaneval                reference solutions and empty ones; what fails is quarantined
   headrace tasks ls
   headrace tasks ls --set humaneval -o json
@@ -24,7 +25,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
     load = actions.add_parser("import", help="register the tasks of a file")
     load.add_argument("format", metavar="FORMAT", help=", ".join(IMPORTERS))
-    load.add_argument("file", metavar="FILE", help="a file, or a folder for `invoices`")
+    load.add_argument("file", metavar="FILE", help="a file; a folder for `invoices`, `harbor` and `bfcl`")
     add_home(load)
     check = actions.add_parser("check", help="run reference and empty solutions; quarantine what cannot be trained on")
     check.add_argument("set", metavar="SET", help="a built-in or imported task set")

@@ -76,7 +76,7 @@ def _yaml(path: Path) -> Any:
         import yaml
     except ImportError:
         raise UnavailableError("tasks of the older Terminal-Bench are YAML, and no YAML library is installed",
-                               hint="pip install pyyaml") from None
+                               hint="install the extra: headrace[terminal]") from None
     try:
         return yaml.safe_load(read_text(path, HINT))
     except (yaml.YAMLError, RecursionError) as wrong:

@@ -71,7 +71,8 @@ def test_loose_texts_never_make_two_numbers_one(one: str, other: str, equal: boo
 
 
 def test_alternatives_reach_into_objects_and_lists() -> None:
-    wanted: dict[str, list[Any]] = {"where": [{"at": [{"x": [1.5, 2], "y": [3]}], "name": ["a", ""]}], "list": [[{"k": ["v"]}, 2.0]]}
+    wanted: dict[str, list[Any]] = {"where": [{"at": [{"x": [1.5, 2], "y": [3]}], "name": ["a", ""]}],
+                                    "list": [[{"k": ["v"]}, 2.0]]}
     good: dict[str, Any] = {"where": {"at": {"x": 2, "y": 3}}, "list": [{"k": "V"}, 2]}
     assert fits(good, wanted, loose)
     for wrong in ({"where": {"at": {"x": 2}}, "list": [{"k": "v"}, 2]}, {**good, "list": [{"k": "v"}, True]},
