@@ -72,9 +72,14 @@ def _env(built: Built, rest: str) -> None:
     except ValueError:
         words = []
     if words and all("=" in word for word in words):
-        built.environment |= dict(word.split("=", 1) for word in words)
-    elif len(words) > 1:
-        built.environment[words[0]] = " ".join(words[1:])
+        given = dict(word.split("=", 1) for word in words)
+    else:
+        given = {words[0]: " ".join(words[1:])} if len(words) > 1 else {}
+    for name, value in given.items():
+        if name == "PATH" or "$" in value:
+            built.notes.append(f"not done: ENV {name}={value[:200]}")
+        else:
+            built.environment[name] = value
 
 
 def _copy(built: Built, folder: Path, here: str, rest: str) -> None:

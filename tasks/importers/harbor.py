@@ -32,6 +32,7 @@ _VERSIONS = ("1.0", "1.1", "1.2", "1.3", "1.4")
 _CANARY = re.compile(r"\s*(<!--.*canary.*-->|#.*canary.*)\s*", re.IGNORECASE)
 _VARIABLE = re.compile(r"\$\{(\w+)(?::-([^}]*))?\}")
 _CHUNK = 60_000
+_ABSOLUTE = re.compile(r"(?<![\w./:~-])(/(?:etc|root|home|opt|var|srv|data|output|mnt|tmp|usr)\b)")
 
 
 def load(path: str | Path) -> list[Task]:
@@ -72,12 +73,13 @@ def _load(folder: Path) -> Task:
     built = dockerfile.read(folder / "environment", WORKDIR)
     workdir = str(environment.get("workdir") or built.workdir)
     files = built.files_of(workdir)
-    notes = [*built.notes, *_notes(environment, sections["verifier"])]
+    instruction = strip_canary(read_text(folder / "instruction.md", HINT))
+    notes = [*built.notes, *_notes(environment, sections["verifier"]), *_elsewhere(instruction, workdir)]
     tests = folder_files(folder / "tests")
     name = str(sections["task"].get("name") or folder.resolve().name)
     return Task(
         task_id=name, kind="terminal", set=SET, tools=TOOLS, files=files, aliases=[workdir],
-        prompt=prompt_of(strip_canary(read_text(folder / "instruction.md", HINT)), workdir),
+        prompt=prompt_of(instruction, workdir),
         environment={**built.environment, **_variables(environment, toml, "environment")},
         limits=Limits(max_turns=MAX_TURNS, wall_clock_s=_seconds(sections["agent"], toml, "agent", 600.0)),
         hidden={"workdir": workdir, "notes": notes, "script": {
@@ -123,6 +125,12 @@ def _notes(environment: dict[str, Any], verifier: dict[str, Any]) -> list[str]:
     if verifier.get("environment"):
         notes.append("the verifier's own image is not used")
     return notes
+
+
+def _elsewhere(instruction: str, workdir: str) -> list[str]:
+    """Places that the instruction names and that a sandbox does not keep: they will not be there for the tests."""
+    named = {match[1] for match in _ABSOLUTE.finditer(instruction)}
+    return [f"{place} is not kept" for place in sorted(named) if not f"{workdir}/".startswith(f"{place}/")]
 
 
 def _seconds(section: dict[str, Any], toml: Path, name: str, default: float) -> float:

@@ -17,6 +17,7 @@ def test_a_task_is_data(tmp_path: Path) -> None:
     toml = ('schema_version = "1.2"\n[task]\nname = "org/answer"\n[agent]\ntimeout_sec = 90\n[environment]\n'
             'docker_image = "x:1"\nnetwork_mode = "public"\n')
     docker = ("FROM ubuntu\nRUN apt-get install -y \\\n  jq\nWORKDIR /app\nENV A=1 B='two words'\nENV C three four\n"
+              "ENV PATH=/venv/bin:$PATH\n"
               "COPY data/ ./data/\nCOPY seed.txt /app/\nCOPY seed.txt /etc/seed\nADD seed.txt other.txt\n")
     folder = harbor(tmp_path / "x", toml=toml, environment__Dockerfile=docker, environment__seed_DOT_txt="seed",
                     environment__data__in_DOT_csv="1,2", tests__data__want_DOT_txt="w")
@@ -26,8 +27,15 @@ def test_a_task_is_data(tmp_path: Path) -> None:
     assert task.environment == {"A": "1", "B": "two words", "C": "three four"} and task.limits.wall_clock_s == 90.0
     assert task.prompt.startswith("Write 42 to /app/answer.txt.") and "canary" not in task.prompt
     assert set(task.hidden["script"]["files"]) == {"test.sh", "data/want.txt"}
-    assert task.hidden["notes"] == ["not done: RUN apt-get install -y    jq", "/etc/seed is not there",
+    assert task.hidden["notes"] == ["not done: RUN apt-get install -y    jq", "not done: ENV PATH=/venv/bin:$PATH",
+                                    "/etc/seed is not there",
                                     "image x:1 is not used", "there is no network"]
+
+
+def test_places_that_are_not_kept_are_noted(tmp_path: Path) -> None:
+    folder = harbor(tmp_path / "x", instruction="Write /app/a, ./etc/b, /data/out.csv and /root/c.")
+    task, = load_tasks("harbor", folder)
+    assert task.hidden["notes"] == ["there is no network", "/data is not kept", "/root is not kept"]
 
 
 @pytest.mark.parametrize(("text", "left"), [

@@ -5,6 +5,7 @@ Rows 25 and 39 of the reported failures: planted reward files, and tests that wr
 
 from __future__ import annotations
 
+import base64
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -131,11 +132,15 @@ def test_no_file_of_a_submission_takes_pytest_over(rig: Rig, tmp_path: Path, how
     assert (score.status, score.reward) == (ScoreStatus.OK, 0.0), rig.evidence(score)
 
 
-def test_a_program_that_names_the_reward_file_is_tampering(rig: Rig, tmp_path: Path) -> None:
+@pytest.mark.parametrize("program", [
+    "echo 1 > /logs/verifier/reward.txt", "cd /l*s/v*r; printf 1 > reward.txt", "x=$(echo 6c6f67732f7665726966696572)",
+    *(f"echo {base64.b64encode(b'x' * at + b'echo 1 > /logs/verifier/x').decode()} | base64 -d | sh"
+      for at in range(3))])
+def test_a_program_that_names_the_reward_file_is_tampering(rig: Rig, tmp_path: Path, program: str) -> None:
     """Tests that run a program of the submission let it write where they write: what names the place gets nothing."""
     task = one(tmp_path, test="#!/bin/bash\nsh /app/solve.sh\n[ -f /logs/verifier/reward.txt ] || "
                               "echo 0 > /logs/verifier/reward.txt\n")
-    score = after(rig, task, "echo 'echo 1 > /logs/verifier/reward.txt' > solve.sh")
+    score = after(rig, task, f"cat > solve.sh <<'END'\n{program}\nEND")
     assert (score.reward, score.components["tampering"]) == (0.0, 1.0)
     assert rig.evidence(score)["details"]["files"] == ["/workspace/solve.sh"]
 
@@ -143,7 +148,7 @@ def test_a_program_that_names_the_reward_file_is_tampering(rig: Rig, tmp_path: P
 @pytest.mark.parametrize(("test", "reward"), [
     ("echo '{\"reward\": 0.25, \"style\": 7}' > $V/reward.json; echo 1 > $V/reward.txt", 0.25),
     ("echo 0.5 > $V/reward.json", 0.5), ("printf '{\"a\": 1, \"b\": 0}' > $V/reward.json", 0.5),
-    ("echo ' 1.0 ' > $V/reward.txt; exit 3", 1.0), ("echo 1e-1 > $V/reward.txt; kill -9 $$", 0.1),
+    ("echo ' 1.0 ' > $V/reward.txt; exit 3", 1.0), ("echo 1e-1 > $V/reward.txt; exit 1", 0.1),
     ("mkdir -p $V; echo .5 > $V/reward.txt; rm -f /tmp/x", 0.5)])
 def test_rewards_and_their_precedence(rig: Rig, task: Task, test: str, reward: float) -> None:
     score = rig.score(rig.hand_in(with_tests(task, f"V=/logs/verifier\n{test}\n")))
@@ -172,7 +177,7 @@ def test_rewards_and_their_precedence(rig: Rig, task: Task, test: str, reward: f
      "out of reach"), ("apt-get install -y frobnicate; echo 0 > $V/reward.txt", "does not have"),
     ("pip install frobnicate==1.0; echo 0 > $V/reward.txt", "does not have"),
     ("curl -sSf https://example.com/x; echo 0 > $V/reward.txt", "does not have"),
-    ("head -c 300M /dev/zero", "without end")])
+    ("echo 1 > $V/reward.txt; kill -9 $$", "were killed"), ("head -c 300M /dev/zero", "without end")])
 def test_what_is_no_reward_is_no_zero(rig: Rig, task: Task, test: str, said: str) -> None:
     score = rig.score(rig.hand_in(with_tests(task, f"V=/logs/verifier\necho some output\n{test}\n")))
     assert (score.status, score.reward) == (ScoreStatus.VERIFIER_ERROR, None), rig.evidence(score)

@@ -62,10 +62,10 @@ def _set_aside(folder: str, path: str) -> None:
     os.rename(path, target)
 
 
-def search(folder: str, text: str) -> list[str]:
-    """Plain files whose beginning holds a text."""
+def search(folder: str, texts: list[str]) -> list[str]:
+    """Plain files whose beginning holds one of the texts."""
     found: list[str] = []
-    seen, wanted = 0, text.encode()
+    seen, wanted = 0, [text.encode() for text in texts]
     for parent, _, names in os.walk(folder):
         for name in names:
             path = os.path.join(parent, name)
@@ -74,7 +74,8 @@ def search(folder: str, text: str) -> list[str]:
                 return sorted(found)
             if stat.S_ISREG(os.lstat(path).st_mode) and os.access(path, os.R_OK):
                 with open(path, "rb") as file:
-                    if wanted in file.read(SEARCH_BYTES):
+                    data = file.read(SEARCH_BYTES)
+                    if any(text in data for text in wanted):
                         found.append(os.fsencode(path).decode(errors="replace"))
     return sorted(found)
 

@@ -30,13 +30,15 @@ from verifiers.verifier import Context, Score
 OURS = "/opt/headrace-tests"
 LIBRARIES = "/opt/headrace-libraries"
 SCRATCH = "/tmp/headrace"
-MARK = "logs/verifier"
-"""Where rewards go: no solution has a reason to name it, unless its task speaks of it."""
+MARKS = ("logs/verifier", "reward.txt", "reward.json")
+"""Where rewards go: no solution has a reason to name it, unless its task speaks of it. Also as hex or base64."""
 _LOGS = ("verifier", "agent", "artifacts")
 _SHIMS = ("apt-get", "apt", "apk", "pip", "pip3", "uv", "uvx", "curl", "wget", "pytest")
 _PYTEST = ("pytest", "_pytest", "pluggy", "iniconfig", "packaging", "pygments")
 _TAKERS = ("sitecustomize", "usercustomize", "conftest", *_PYTEST)
 _GRACE_S = 3.0
+_SIGNALLED = 128
+"""Exit codes above it: the script itself was ended by a signal."""
 _TIMES = re.compile(r"\b\d+(\.\d+)?\s?(s|ms|sec|seconds)\b")
 
 
@@ -51,10 +53,10 @@ def run_script(hidden: TerminalHidden, script: Script, submission: Submission, t
         moved = ask(sandbox, "prepare", folders=[f"{SCRATCH}/logs/{name}" for name in _LOGS]
                     + [f"{SCRATCH}/home/.local/bin", f"{SCRATCH}/home/.cargo"], files=_files(),
                     aside={hidden.workdir: _takers(task), "/workspace": _takers(task)})
-        forged = [] if _speaks_of(task) else ask(sandbox, "search", folder="/workspace", text=MARK)
+        forged = ask(sandbox, "search", folder="/workspace", texts=_marks(task))
         if forged:
             return Score(reward=0.0, components={"tests": 0.0, "tampering": 1.0},
-                         evidence={"tampering": f"files of the submission name {MARK}", "files": forged})
+                         evidence={"tampering": "files of the submission name the reward files", "files": forged})
         limit_s = max(1.0, min(script.timeout_s, context.deadline_s - _GRACE_S))
         ran = sandbox.exec(["bash", f"/tests/{script.entry}"], deadline_s=limit_s, cwd=hidden.workdir,
                            environment=_environment(hidden, script, task))
@@ -63,8 +65,10 @@ def run_script(hidden: TerminalHidden, script: Script, submission: Submission, t
 
 def _verdict(script: Script, ran: ExecResult, sandbox: Sandbox, limit_s: float, evidence: dict[str, Any]) -> Score:
     evidence |= {"exit_code": ran.exit_code, "output": _output(ran)}
+    killed = ran.exit_code is None or ran.exit_code > _SIGNALLED
     for flag, what in ((ran.timed_out, f"the tests did not end within {limit_s:g} s"),
-                       (ran.output_limit, "the tests wrote without end"), (ran.oom, "the tests ran out of memory")):
+                       (ran.output_limit, "the tests wrote without end"), (ran.oom, "the tests ran out of memory"),
+                       (killed, "the tests were killed")):
         if flag:
             return _error(what, evidence)
     missing = ask(sandbox, "collect", folder=SCRATCH, names=["missing"], limit_bytes=LIMIT_BYTES)
@@ -73,8 +77,6 @@ def _verdict(script: Script, ran: ExecResult, sandbox: Sandbox, limit_s: float, 
         return _error("the tests need what this sandbox does not have", {**evidence, "missing": lacking})
     numbers: dict[str, float] = {}
     if script.by_exit_code:
-        if ran.exit_code is None:
-            return _error("the tests were killed", evidence)
         reward = float(ran.exit_code == 0)
     else:
         try:
@@ -137,8 +139,19 @@ def _files() -> dict[str, str]:
     return {f"{SCRATCH}/home/.local/bin/env": "", f"{SCRATCH}/home/.cargo/env": ""}
 
 
-def _speaks_of(task: Task) -> bool:
-    return MARK in task.prompt or any(MARK.encode() in data for data in task.files.values())
+def _marks(task: Task) -> list[str]:
+    known = [task.prompt.encode(), *task.files.values()]
+    found = []
+    for mark in (mark.encode() for mark in MARKS):
+        if not any(mark in text for text in known):
+            found += [mark, mark.hex().encode(), *(_base64(mark, at) for at in range(3))]
+    return [mark.decode() for mark in found]
+
+
+def _base64(mark: bytes, before: int) -> bytes:
+    """The digits that are the same whatever stands around the mark, with so many bytes (modulo 3) before it."""
+    digits = base64.b64encode(b"\0" * before + mark)
+    return digits[(0, 2, 3)[before]:8 * (before + len(mark)) // 6]
 
 
 def _takers(task: Task) -> list[str]:
