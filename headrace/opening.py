@@ -40,9 +40,11 @@ def _sandbox(rooms: Rooms, transcript: Transcript) -> Sandbox:
         raise NotFoundError("this episode has no workspace: it never started", value=transcript.episode_id)
     workspace = (transcript.finished and transcript.finished.workspace) or transcript.workspace
     digest = transcript.started.task_digest
-    files = load_task(digest, rooms.artifacts).files if workspace is None and digest else {}
+    task = load_task(digest, rooms.artifacts) if digest else None
     return rooms.backend.acquire(SandboxSpec(
-        workspace=workspace, files=files, readonly={TOOLBOX_MOUNT: toolbox_path()},
+        workspace=workspace, files=task.files if task and workspace is None else {},
+        aliases=task.aliases if task else (), environment=task.environment if task else {},
+        readonly={TOOLBOX_MOUNT: toolbox_path()},
         limits=Limits(output_kb=1024), owner=f"open:{transcript.episode_id}", lease_s=_LEASE_S))
 
 

@@ -175,6 +175,10 @@ def test_rewards_and_their_precedence(rig: Rig, task: Task, test: str, reward: f
     ("mkfifo $V/reward.txt", "is a pipe"), ("echo 1 > /tmp/r; ln /tmp/r $V/reward.txt", "second name"),
     ("echo 1 > /tmp/reward.txt; rmdir $V/; rm -rf /tmp/headrace/logs/verifier; ln -s /tmp /tmp/headrace/logs/verifier",
      "out of reach"), ("apt-get install -y frobnicate; echo 0 > $V/reward.txt", "does not have"),
+    ("python3 -m pip install -q frobnicate; echo 0 > $V/reward.txt", "does not have"),
+    ("python3 -m venv /tmp/v && . /tmp/v/bin/activate && pip install frobnicate; echo 0 > $V/reward.txt",
+     "does not have"), ("uv add frobnicate; echo 0 > $V/reward.txt", "does not have"),
+    ("uvx --with frobnicate pytest --version; echo 0 > $V/reward.txt", "does not have"),
     ("pip install frobnicate==1.0; echo 0 > $V/reward.txt", "does not have"),
     ("curl -sSf https://example.com/x; echo 0 > $V/reward.txt", "does not have"),
     ("echo 1 > $V/reward.txt; kill -9 $$", "were killed"), ("head -c 300M /dev/zero", "without end")])

@@ -39,6 +39,12 @@ _TAKERS = ("sitecustomize", "usercustomize", "conftest", *_PYTEST)
 _GRACE_S = 3.0
 _SIGNALLED = 128
 """Exit codes above it: the script itself was ended by a signal."""
+_PIP = f"""import runpy, sys
+def main(*_):
+    sys.argv = ["pip", "pip", *sys.argv[1:]]
+    runpy.run_path("{OURS}/shim.py", run_name="__main__")
+"""
+"""The library `pip`, which `python -m pip` and the `pip` of a virtual environment run."""
 _TIMES = re.compile(r"\b\d+(\.\d+)?\s?(s|ms|sec|seconds)\b")
 
 
@@ -110,6 +116,11 @@ def _lay_out(folder: Path, script: Script) -> dict[str, Path]:
     (ours / "site").mkdir()
     (ours / "shim.py").write_bytes(source_of("verifiers.terminal.shim"))
     (ours / "site" / "headrace_ctrf.py").write_bytes(source_of("verifiers.terminal.headrace_ctrf"))
+    for name in ("pip/__init__.py", "pip/__main__.py", "pip/_internal/__init__.py", "pip/_internal/cli/__init__.py",
+                 "pip/_internal/cli/main.py"):
+        path = ours / "site" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(_PIP + ("main()\n" if name == "pip/__main__.py" else ""))
     for name in _SHIMS:
         path = ours / "bin" / name
         path.write_text(f'#!/bin/sh\nexec /opt/python/bin/python3 -P -s -B {OURS}/shim.py {name} "$@"\n')
