@@ -30,6 +30,8 @@ _BOOTSTRAP_S = 6.0
 _REQUEST_S = 15.0
 _TOPICS_READY_S = 30.0
 _LOOK_AGAIN_S = 0.05
+_LOOK_AROUND_S = 5.0
+"""How often a client asks which topics there are: so long may a log that was made anew go unnoticed."""
 _OWNER_LETTERS = 12
 
 
@@ -45,8 +47,11 @@ class Cluster:
         self.client: dict[str, Any] = {
             "bootstrap_servers": addresses(setting), "client_id": "headrace", "metrics_enabled": False,
             "bootstrap_timeout_ms": int(_BOOTSTRAP_S * 1000), "request_timeout_ms": int(_REQUEST_S * 1000),
-            "allow_auto_create_topics": False, **credentials(os.environ)}
+            "allow_auto_create_topics": False,
+            "metadata_max_age_ms": int(_LOOK_AROUND_S * 1000), **credentials(os.environ)}
         self._home, self._lake = home, lake
+        self._ids: dict[str, str] = {}
+        self._changed: tuple[str, str] | None = None
         self.admin = administrator(setting, self.client)
         try:
             self.identity, self.partitions, self.owner = self._enter(partitions)
@@ -95,6 +100,15 @@ class Cluster:
         """Raises LogRecreatedError if the cluster or a topic is no longer the one we opened."""
         self._compare(self._remembered(), self.admin.describe_cluster()["cluster_id"], self._topics())
 
+    def watch(self, metadata: Any) -> None:
+        """Listen to what a client hears of the cluster: it asks for topics by name and reads on in one made anew."""
+        metadata.add_listener(self._heard)
+
+    def refuse_another(self) -> None:
+        """Raises LogRecreatedError if a client has heard of another cluster or topic than we opened."""
+        if self._changed is not None:
+            raise self._another(*self._changed)
+
     def explain(self, wrong: Exception) -> HeadraceError:
         """A client's failure, or the deeper reason: that the log was recreated."""
         try:
@@ -121,8 +135,8 @@ class Cluster:
             raise LogError("topics `requests` and `trajectories` need equal partition counts", where=self.setting,
                            value=(counts[REQUESTS], counts[TRAJECTORIES]),
                            hint="an episode's events must stay with its request: recreate the topics")
-        ids = {topic: str(topics[topic].get("topic_id", "")) for topic in TOPICS}
-        return cluster, counts, self._own(self._remember(known, {"cluster": cluster, "topics": ids}))
+        self._ids = {topic: str(topics[topic].get("topic_id", "")) for topic in TOPICS}
+        return cluster, counts, self._own(self._remember(known, {"cluster": cluster, "topics": self._ids}))
 
     def _own(self, home: str) -> str:
         """A lake at a URL may be filled by hosts that share nothing else; any other belongs to its home."""
@@ -143,16 +157,29 @@ class Cluster:
         self.admin.wait_for_topics(list(TOPICS), timeout_ms=int(_TOPICS_READY_S * 1000))
 
     def _compare(self, known: dict[str, Any], cluster: str, topics: Mapping[str, Any]) -> None:
-        hint = (f"the lake's positions belong to the old one: use another --home, or remove {self._file()} "
-                "and rebuild the lake")
         if known and known["cluster"] != cluster:
-            raise LogRecreatedError("another Kafka cluster answers than the one this home was used with",
-                                    where=self.setting, value=f"cluster {cluster}, known {known['cluster']}", hint=hint)
+            raise self._another("another Kafka cluster answers than the one this home was used with",
+                                f"cluster {cluster}, known {known['cluster']}")
         for topic, number in known.get("topics", {}).items():
             found = str(topics[topic].get("topic_id", "")) if topic in topics else "none"
             if number and found != number:
-                raise LogRecreatedError(f"topic `{topic}` was deleted or recreated", where=self.setting,
-                                        value=f"id {found}, known {number}", hint=hint)
+                raise self._another(f"topic `{topic}` was deleted or recreated", f"id {found}, known {number}")
+
+    def _another(self, what: str, value: str) -> LogRecreatedError:
+        hint = (f"the lake's positions belong to the old one: use another --home, or remove {self._file()} "
+                "and rebuild the lake")
+        return LogRecreatedError(what, where=self.setting, value=value, hint=hint)
+
+    def _heard(self, metadata: Any) -> None:
+        """On a client's thread. A topic that is away for the moment has no id."""
+        if metadata.cluster_id not in (None, self.identity):
+            self._changed = ("another Kafka cluster answers than the one that was opened",
+                             f"cluster {metadata.cluster_id}, known {self.identity}")
+            return
+        for topic, known in self._ids.items():
+            found = metadata.topic_id(topic)
+            if known and found and str(found) != known:
+                self._changed = (f"topic `{topic}` was deleted and recreated", f"id {found}, known {known}")
 
     def _file(self) -> Path:
         return self._home / "kafka.json"

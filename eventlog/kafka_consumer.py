@@ -84,6 +84,7 @@ class KafkaSubscription:
                 self._finish_join()
                 left = max(0.0, deadline - time.monotonic())
                 found = self._consumer.poll(timeout_ms=int(1000 * min(left, _SLICE_S)), max_records=max_records)
+                self._cluster.refuse_another()
                 self._refuse_fenced()
                 self._follow()
                 records = [record for place, messages in found.items()
@@ -150,6 +151,7 @@ class KafkaSubscription:
                 "partition_assignment_strategy": (RangePartitionAssignor,), "group_instance_id": self._member}
         try:
             consumer = kafka.KafkaConsumer(**settings)
+            self._cluster.watch(consumer._cluster)
             listener = _Rebalances(consumer)
             if self._group is not None:
                 consumer.subscribe(self._topics, listener=listener)
@@ -301,6 +303,8 @@ class KafkaSubscription:
                 return LogError("another process took over this member of the group", where=f"group {self._group}",
                                 value=self._member, hint="a static member id belongs to one process at a time")
             case kafka.errors.OffsetOutOfRangeError() | kafka.errors.LogTruncationError():
+                if isinstance(reason := self._cluster.explain(wrong), LogRecreatedError):
+                    return reason
                 return LogError("position lies outside of the log", where=self._cluster.setting, value=str(wrong)[:200],
                                 hint="the log was trimmed or lost its end: it is not what the reader remembers of it")
         return self._cluster.explain(wrong)

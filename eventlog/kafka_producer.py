@@ -89,6 +89,7 @@ class Appender:
             "request_timeout_ms": min(_REQUEST_MS, int(self._delivery_s * 1000) - _LINGER_MS),
             "reconnect_backoff_max_ms": 1000}
         producer = kafka.KafkaProducer(**settings)
+        self._cluster.watch(producer._metadata)
         try:
             for topic in TOPICS:  # So that `append` never has to wait for it.
                 producer.partitions_for(topic)
@@ -98,6 +99,7 @@ class Appender:
         return producer
 
     def append(self, topic: str, partitions: int, events: Sequence[Event], size: int) -> Future[list[Position]]:
+        self._cluster.refuse_another()
         pending = Pending(self, topic, len(events), size)
         self._admit(pending)
         sent = []
