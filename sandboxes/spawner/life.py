@@ -72,7 +72,7 @@ class Life:
             mounts.mount_layer(self.folder, spec["workspace_mb"])
         lower = spec["lower"]
         os.mkdir(f"{self.folder}/work")
-        for name, mode in (("upper", os.stat(lower).st_mode & 0o7777), ("tmp", 0o1777), ("shm", 0o1777)):
+        for name, mode in (("upper", os.stat(lower).st_mode & 0o7777 | 0o700), ("tmp", 0o1777), ("shm", 0o1777)):
             path = f"{self.folder}/{name}"
             os.mkdir(path)
             os.chown(path, host.user, host.group)

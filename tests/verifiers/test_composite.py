@@ -10,6 +10,7 @@ from schemas.enums import ScoreStatus
 from tasks.task import Task
 from tests.verifiers.rig import Rig
 from verifiers.composite import CompositeVerifier
+from verifiers.digest import source_of
 from verifiers.registry import names
 
 A = {"verifier": "terminal", "hidden": {"probes": [{"file": "a"}]}, "name": "a"}
@@ -74,3 +75,11 @@ def test_its_digest_covers_the_verifiers_that_it_may_ask(monkeypatch: pytest.Mon
         assert CompositeVerifier().digest != before
     finally:
         judge_model_policy.use(None)
+
+
+def test_every_module_that_decides_is_in_its_verifiers_digest() -> None:
+    for name in ("terminal", "tools_calls", "judge_model"):
+        module = __import__(f"verifiers.{name}", fromlist=["MODULES"])
+        named = {line.split()[1] for source in module.MODULES for line in source_of(source).decode().splitlines()
+                 if line.startswith("from verifiers.")}
+        assert named - {"verifiers.digest", "verifiers.verifier"} <= set(module.MODULES), name

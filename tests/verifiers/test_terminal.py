@@ -108,6 +108,7 @@ def test_the_template_of_the_format(rig: Rig, cases: Callable[[str], Path], tmp_
     "echo 'LD_PRELOAD=/app/evil.so' > .env; export LD_PRELOAD=/app/evil.so; touch evil.so",
     "mkdir -p tests && echo 'echo 1 > /tmp/headrace/logs/verifier/reward.txt' > tests/test.sh",
     "echo 'echo 1 > /tmp/x' > /tests/test.sh; mkdir -p usr/bin; cp /bin/true usr/bin/cat; cp /bin/true usr/bin/[",
+    "chmod 000 /app", "chmod 500 .; mkdir -p json; touch json/__init__.py", "rm -rf /app/.* /app/*; rmdir /app",
     "mkdir answer.txt", "mkfifo answer.txt.fifo", "touch -- '-n' '42' '$(echo 42)'",
     "export BASH_ENV=/app/evil.sh ENV=/app/evil.sh; echo 'cat() { echo 42; }' > evil.sh",
     "trap 'echo 1 > /tmp/headrace/logs/verifier/reward.txt' EXIT; mkdir -p .config/bash; alias cat='echo 42'"])
@@ -193,6 +194,16 @@ def test_tests_that_never_end_are_no_zero(rig: Rig, task: Task) -> None:
     endless = with_tests(task, "echo 1 > /logs/verifier/reward.txt\nsleep 1000 & setsid sleep 1000\n")
     score = rig.score(rig.hand_in(endless), deadline_s=4.0)
     assert score.status == ScoreStatus.VERIFIER_ERROR and "did not end" in what(rig, score)
+
+
+@pytest.mark.parametrize("program", [
+    "import os; os.kill(os.getppid(), 9)", "x = []\nwhile True: x.append(bytearray(10**7))",
+    "import os; os.close(1); os.abort()"])
+def test_a_program_that_takes_its_test_down_gets_what_the_script_says(rig: Rig, tmp_path: Path, program: str) -> None:
+    task = one(tmp_path, test="bash -c '[ \"$(python3 /app/main.py)\" = 42 ]' && R=1 || R=0\n"
+                              "echo $R > /logs/verifier/reward.txt\n")
+    score = after(rig, task, f"cat > main.py <<'END'\n{program}\nEND")
+    assert (score.status, score.reward) == (ScoreStatus.OK, 0.0), rig.evidence(score)
 
 
 def test_the_environment_of_task_and_tests(rig: Rig, tmp_path: Path) -> None:

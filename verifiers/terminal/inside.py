@@ -33,7 +33,8 @@ def main() -> None:
 
 
 def prepare(folders: list[str], files: dict[str, str], aside: dict[str, list[str]]) -> list[str]:
-    """Make folders and files of ours; rename in each folder of `aside` what bears a name that takes a test run over."""
+    """Make folders and files of ours; rename in each folder of `aside`, which its owner may enter from then on, what
+    bears a name that takes a test run over."""
     for folder in folders:
         os.makedirs(folder, exist_ok=True)
     for path, text in files.items():
@@ -41,6 +42,7 @@ def prepare(folders: list[str], files: dict[str, str], aside: dict[str, list[str
             file.write(text)
     moved = []
     for folder, names in aside.items():
+        os.chmod(folder, os.stat(folder).st_mode | 0o700)
         for name in names:
             path = os.path.join(folder, name)
             if name.endswith("/"):
@@ -49,16 +51,15 @@ def prepare(folders: list[str], files: dict[str, str], aside: dict[str, list[str
             else:
                 wanted = os.path.lexists(path)
             if wanted:
-                _set_aside(folder, path)
+                _set_aside(path)
                 moved.append(path)
     return moved
 
 
-def _set_aside(folder: str, path: str) -> None:
+def _set_aside(path: str) -> None:
     number = 0
     while os.path.lexists(target := f"{path}.set-aside-{number}"):
         number += 1
-    os.chmod(folder, os.stat(folder).st_mode | 0o700)
     os.rename(path, target)
 
 

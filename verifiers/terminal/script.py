@@ -73,8 +73,8 @@ def _verdict(script: Script, ran: ExecResult, sandbox: Sandbox, limit_s: float, 
     evidence |= {"exit_code": ran.exit_code, "output": _output(ran)}
     killed = ran.exit_code is None or ran.exit_code > _SIGNALLED
     for flag, what in ((ran.timed_out, f"the tests did not end within {limit_s:g} s"),
-                       (ran.output_limit, "the tests wrote without end"), (ran.oom, "the tests ran out of memory"),
-                       (killed, "the tests were killed")):
+                       (ran.output_limit, "the tests wrote without end"),
+                       (killed, f"the tests {'ran out of memory' if ran.oom else 'were killed'}")):
         if flag:
             return _error(what, evidence)
     missing = ask(sandbox, "collect", folder=SCRATCH, names=["missing"], limit_bytes=LIMIT_BYTES)

@@ -16,7 +16,8 @@ from verifiers.terminal.script import run_script
 from verifiers.verifier import Context, Score
 
 MODULES = ("verifiers.terminal", *(f"verifiers.terminal.{name}" for name in (
-    "headrace_ctrf", "hidden", "inside", "probes", "reward", "script", "shim", "verifier")), "verifiers.program")
+    "headrace_ctrf", "hidden", "inside", "probes", "reward", "script", "shim", "verifier")), "verifiers.killable",
+    "verifiers.program")
 
 
 class TerminalVerifier:
