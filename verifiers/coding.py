@@ -9,7 +9,7 @@ act on.
 are), `deadline_s` per call, `budget_s` for all calls of a verdict, and either
   `tests`: [{`args`: [encoded], `kwargs`?: {name: encoded}, `want`: encoded, `tolerance`?: number}], or
   `check`: source that defines `check(candidate)`, with `preamble`: source it may rely on.
-Encoded: see verifiers.values.
+Encoded: see verifiers.values. Whole repositories, with `task.hidden["repository"]`: see verifiers.repository.
 """
 
 from __future__ import annotations
@@ -23,13 +23,14 @@ import msgspec
 from sandboxes.sandbox import Limits, Sandbox, SandboxSpec
 from schemas.errors import VerifierError
 from tasks.task import Submission, Task
-from verifiers import values
+from verifiers import repository, values
 from verifiers.bridge import CANDIDATE, CHECK, Answers, Verdict, ask_candidate, ask_check
 from verifiers.digest import code_digest
 from verifiers.submitted import NotSubmitted, read_submitted
 from verifiers.verifier import Context, Score
 
-MODULES = ("verifiers.coding", "verifiers.bridge", "verifiers.program", "verifiers.submitted", *CANDIDATE, *CHECK)
+MODULES = ("verifiers.coding", "verifiers.bridge", "verifiers.program", "verifiers.submitted", *CANDIDATE, *CHECK,
+           "verifiers.repository", *repository.RUNNER, *repository.LOOK)
 SOURCE_LIMIT = 1 << 20
 ROUNDS_LIMIT = 40
 
@@ -54,6 +55,8 @@ class CodingVerifier:
 
     def verify(self, submission: Submission, task: Task, context: Context) -> Score:
         """Reward, and components `tests_passed`, `compiles`, `static` (1 / (1 + findings))."""
+        if "repository" in task.hidden:
+            return repository.verify(submission, task, context)
         hidden = _hidden(task)
         candidate = context.open_sandbox(submission, task)
         try:
