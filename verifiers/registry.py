@@ -24,7 +24,7 @@ BUILTIN = {
     "judge": "verifiers.judge_model:JudgeVerifier",
     "math": "verifiers.math:MathVerifier",
     "scene": "verifiers.scene.verdict:SceneVerifier",
-    "terminal": "verifiers.terminal:TerminalVerifier",
+    "terminal": "verifiers.terminal.verifier:TerminalVerifier",
     "tools": "verifiers.tools:ToolsVerifier",
 }
 GROUP = "headrace.verifiers"

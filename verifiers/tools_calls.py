@@ -28,7 +28,8 @@ from verifiers.tools_schema import problem_of
 from verifiers.verifier import Context, Score
 
 MODULES = ("verifiers.tools_calls", "verifiers.tools_match", "verifiers.tools_parse", "verifiers.tools_schema",
-           "tasks.calls", "verifiers.terminal", "verifiers.terminal.probes", "verifiers.terminal.inside", "verifiers.program")
+           "tasks.calls", "verifiers.terminal", "verifiers.terminal.probes", "verifiers.terminal.inside",
+           "verifiers.program")
 
 
 class CallsHidden(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

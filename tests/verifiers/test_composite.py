@@ -78,7 +78,7 @@ def test_its_digest_covers_the_verifiers_that_it_may_ask(monkeypatch: pytest.Mon
 
 
 def test_every_module_that_decides_is_in_its_verifiers_digest() -> None:
-    for name in ("terminal", "tools_calls", "judge_model"):
+    for name in ("terminal.verifier", "tools_calls", "judge_model"):
         module = __import__(f"verifiers.{name}", fromlist=["MODULES"])
         named = {line.split()[1] for source in module.MODULES for line in source_of(source).decode().splitlines()
                  if line.startswith("from verifiers.")}
