@@ -20,6 +20,7 @@ from verifiers.digest import code_digest
 from verifiers.verifier import Context, Score
 
 NAME, JUDGE = "composite", "judge"
+MODULES = ("verifiers.composite",)
 WEIGHTS_TOLERANCE = 1e-9
 
 
@@ -48,7 +49,7 @@ class CompositeVerifier:
     def digest(self) -> str:
         """Covers every verifier that a task may name."""
         others = {name: registry.get_verifier(name).digest for name in registry.names() if name != NAME}
-        return code_digest(("verifiers.composite",), others)
+        return code_digest(MODULES, others)
 
     def verify(self, submission: Submission, task: Task, context: Context) -> Score:
         hidden = _hidden(task)
