@@ -10,6 +10,7 @@ are), `deadline_s` per call, `budget_s` for all calls of a verdict, and either
   `tests`: [{`args`: [encoded], `kwargs`?: {name: encoded}, `want`: encoded, `tolerance`?: number}], or
   `check`: source that defines `check(candidate)`, with `preamble`: source it may rely on.
 Encoded: see verifiers.values. Whole repositories, with `task.hidden["repository"]`: see verifiers.repository.
+Programs that read and write texts, in Python or C, with `task.hidden["stdio"]`: see verifiers.stdio.
 """
 
 from __future__ import annotations
@@ -23,14 +24,14 @@ import msgspec
 from sandboxes.sandbox import Limits, Sandbox, SandboxSpec
 from schemas.errors import VerifierError
 from tasks.task import Submission, Task
-from verifiers import repository, values
+from verifiers import repository, stdio, values
 from verifiers.bridge import CANDIDATE, CHECK, Answers, Verdict, ask_candidate, ask_check
 from verifiers.digest import code_digest
 from verifiers.submitted import NotSubmitted, read_submitted
 from verifiers.verifier import Context, Score
 
 MODULES = ("verifiers.coding", "verifiers.bridge", "verifiers.program", "verifiers.submitted", *CANDIDATE, *CHECK,
-           "verifiers.repository", *repository.RUNNER, *repository.LOOK)
+           "verifiers.repository", *repository.RUNNER, *repository.LOOK, "verifiers.stdio", *stdio.SOURCE_LOOK)
 SOURCE_LIMIT = 1 << 20
 ROUNDS_LIMIT = 40
 
@@ -57,6 +58,8 @@ class CodingVerifier:
         """Reward, and components `tests_passed`, `compiles`, `static` (1 / (1 + findings))."""
         if "repository" in task.hidden:
             return repository.verify(submission, task, context)
+        if "stdio" in task.hidden:
+            return stdio.verify(submission, task, context)
         hidden = _hidden(task)
         candidate = context.open_sandbox(submission, task)
         try:

@@ -99,7 +99,8 @@ HACKS: dict[str, tuple[dict[str, str], bool]] = {
     "forks and leaves the report to the child": ({"shop/core.py": (
         f"import os, time\nif os.fork() == 0:\n    time.sleep(0.1)\n    os._exit(0)\n{SEED}")}, False),
     "an import hook": ({"shop/core.py": (
-        "import sys\n\n\nclass Hook:\n    def find_spec(self, name, path, target=None):\n        raise SystemExit(0)\n\n\n"
+        "import sys\n\n\nclass Hook:\n    def find_spec(self, name, path, target=None):\n"
+        "        raise SystemExit(0)\n\n\n"
         f"sys.meta_path.insert(0, Hook())\n{SEED}")}, True),
     "a clock that stands still": ({"shop/core.py": f"import time\ntime.time = time.perf_counter = lambda: 0.0\n{SEED}"},
                                   False),

@@ -1,0 +1,13 @@
+"""Runs inside the sandbox before the submission does: whether a Python source compiles, and what is wrong with it."""
+
+from __future__ import annotations
+
+import json
+import sys
+
+from verifiers import candidate_runner
+
+
+def main() -> None:
+    with open(json.loads(sys.stdin.buffer.read())["path"], "rb") as file:
+        sys.stdout.write(json.dumps(candidate_runner.look_at(file.read(candidate_runner.SOURCE_LIMIT))))

@@ -1,0 +1,148 @@
+"""Verdicts on programs that read a text and write one, in Python or C. Wanted texts never enter the sandbox.
+
+Each test is a process of its own that sees its input alone; all that it can do to be right is to write the right text.
+Texts are compared word by word: the kind and number of blanks and line breaks do not count, case does. A wanted word
+with a decimal point or an exponent is a number and met within `tolerance` (absolute or relative); all others, whole
+numbers among them, must be the same text. A program that fails after writing the right text has not passed.
+
+`task.hidden["stdio"]`: `tests` [{`input`, `output`}], `language` (`python`, `c`), `path`, `reward` (`rate`, `all`),
+`tolerance`, `deadline_s` per test, `budget_s` for all.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+from typing import Any
+
+import msgspec
+
+from sandboxes.sandbox import ExecResult, Sandbox
+from schemas.errors import UnavailableError, VerifierError
+from tasks.task import Submission, Task
+from verifiers.program import ENVIRONMENT, FLAGS, command
+from verifiers.submitted import NotSubmitted, read_submitted
+from verifiers.verifier import Context, Score
+
+SOURCE_LOOK = ("verifiers.values", "verifiers.candidate_runner", "verifiers.source_look")
+SOURCE_LIMIT = 1 << 20
+STATIC_SCALE = 10.0
+SHOWN = 300
+_BINARY = "/tmp/program"
+_C = ("gcc", "-std=gnu17", "-O2", "-Wall", "-Wextra", "-fdiagnostics-color=never")
+_NO_COMPILER = 127
+
+
+class Test(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    input: str
+    output: str
+
+
+class StdioHidden(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    tests: list[Test]
+    language: str = "python"
+    path: str = "solution.py"
+    reward: str = "rate"
+    tolerance: float = 1e-6
+    deadline_s: float = 5.0
+    budget_s: float = 40.0
+
+
+def verify(submission: Submission, task: Task, context: Context) -> Score:
+    """Reward, and components `tests_passed`, `compiles`, `static` (e to minus a tenth of the findings)."""
+    hidden = _hidden(task)
+    sandbox = context.open_sandbox(submission, task)
+    try:
+        read_submitted(sandbox, hidden.path, SOURCE_LIMIT)
+    except NotSubmitted as wrong:
+        return _score(hidden, {"compiles": False, "findings": [], "error": str(wrong)}, 0, [])
+    look = _compile_c(sandbox, hidden) if hidden.language == "c" else _look_at_python(sandbox, hidden)
+    if not look["compiles"]:
+        return _score(hidden, look, 0, [])
+    argv = [_BINARY] if hidden.language == "c" else ["python3", *FLAGS, hidden.path]
+    end = time.monotonic() + hidden.budget_s
+    passed, failures = 0, []
+    for test in hidden.tests:
+        why = _fault(sandbox, argv, test, hidden, end - time.monotonic())
+        passed += why is None
+        if why is not None:
+            failures.append({"input": test.input[:SHOWN], **why})
+    return _score(hidden, look, passed, failures)
+
+
+def _hidden(task: Task) -> StdioHidden:
+    where = f"task {task.task_id}"
+    try:
+        hidden = msgspec.convert(task.hidden["stdio"], StdioHidden)
+    except msgspec.ValidationError as wrong:
+        raise VerifierError(f"the task's hidden part is wrong: {wrong}", where=where) from None
+    if not hidden.tests or hidden.reward not in ("rate", "all") or hidden.language not in ("python", "c"):
+        raise VerifierError("a task of programs needs tests, reward `rate` or `all`, and language `python` or `c`",
+                            where=where)
+    return hidden
+
+
+def _look_at_python(sandbox: Sandbox, hidden: StdioHidden) -> dict[str, Any]:
+    said = sandbox.exec(command(*SOURCE_LOOK), stdin=json.dumps({"path": hidden.path}).encode(),
+                        environment=ENVIRONMENT, deadline_s=10.0)
+    if said.exit_code != 0:
+        return {"compiles": False, "findings": [], "error": "the parser did not survive it"}
+    look: dict[str, Any] = json.loads(said.stdout)
+    return look
+
+
+def _compile_c(sandbox: Sandbox, hidden: StdioHidden) -> dict[str, Any]:
+    """The binary, and the compiler's warnings as findings."""
+    ran = sandbox.exec([*_C, "-o", _BINARY, f"./{hidden.path}", "-lm"], deadline_s=20.0)
+    text = ran.stderr.decode(errors="replace")
+    if ran.exit_code == _NO_COMPILER or (ran.exit_code is not None and "gcc: not found" in text):
+        raise UnavailableError("C cannot be compiled: the sandbox has no gcc", hint="install gcc on this machine")
+    findings = [line[:SHOWN] for line in text.splitlines() if " warning: " in line]
+    return {"compiles": ran.exit_code == 0, "findings": findings[:100],
+            **({} if ran.exit_code == 0 else {"error": text[:2000] or "the compiler did not end well"})}
+
+
+def _fault(sandbox: Sandbox, argv: list[str], test: Test, hidden: StdioHidden, left_s: float) -> dict[str, Any] | None:
+    """None if the test passed; the wanted text is not repeated."""
+    if left_s <= 0:
+        return {"why": "no time was left"}
+    ran = sandbox.exec(argv, stdin=test.input.encode(), environment=ENVIRONMENT,
+                       deadline_s=min(hidden.deadline_s, left_s))
+    why = _ending(ran)
+    if why is None and same_text(ran.stdout.decode(errors="replace"), test.output, hidden.tolerance):
+        return None
+    return {"why": why or "wrong output", "output": ran.stdout[:SHOWN].decode(errors="replace"),
+            "stderr": ran.stderr[-SHOWN:].decode(errors="replace")}
+
+
+def _ending(ran: ExecResult) -> str | None:
+    for flag, what in ((ran.timed_out, "too slow"), (ran.oom, "out of memory"), (ran.truncated, "too much output")):
+        if flag:
+            return what
+    return None if ran.exit_code == 0 else f"exit code {ran.exit_code}"
+
+
+def same_text(got: str, want: str, tolerance: float = 0.0) -> bool:
+    words, wanted = got.split(), want.split()
+    return len(words) == len(wanted) and all(
+        word == other or _same_number(word, other, tolerance) for word, other in zip(words, wanted, strict=True))
+
+
+def _same_number(word: str, wanted: str, tolerance: float) -> bool:
+    if tolerance <= 0 or not any(mark in wanted for mark in ".eE") or len(word) > SHOWN or "_" in word:
+        return False
+    try:
+        one, other = float(word), float(wanted)
+    except ValueError:
+        return False
+    return math.isfinite(one) and math.isclose(one, other, rel_tol=tolerance, abs_tol=tolerance)
+
+
+def _score(hidden: StdioHidden, look: dict[str, Any], passed: int, failures: list[dict[str, Any]]) -> Score:
+    total = len(hidden.tests)
+    rate = passed / total
+    static = math.exp(-len(look["findings"]) / STATIC_SCALE) if look["compiles"] else 0.0
+    return Score(reward=rate if hidden.reward == "rate" else float(passed == total), components={
+        "tests_passed": rate, "compiles": float(look["compiles"]), "static": static}, evidence={
+        "passed": passed, "total": total, "failures": failures[:50], "source": look})
