@@ -1,7 +1,8 @@
 """The sandbox of one attempt at an episode, and what a tool call in it came to.
 
-A call's own failures are outcomes with a status. SandboxError leaves `open` and `replace` only: there the attempt
+A call's own failures are outcomes with a status. SandboxError leaves where no sandbox can be had: there the attempt
 cannot go on. A sandbox that broke in a call is replaced by a fresh one with the workspace as it was before the call.
+A call that leaves a workspace too large for a snapshot is the policy's doing: it is told so, and the call is undone.
 """
 
 from __future__ import annotations
@@ -112,9 +113,21 @@ class Workbench:
             result = self._held.exec(command.argv, stdin=command.stdin, deadline_s=deadline_s)
             after = self._held.snapshot() if tool.writes else None
         except SandboxError as broken:
+            if broken.kind == "snapshot_limit":
+                return self._undone(broken, result, workspace, started)
             return Outcome(status=ToolStatus.SANDBOX_BROKEN, shown=self._dialect.error(ToolStatus.SANDBOX_BROKEN),
                            failure_kind=broken.kind, duration_s=time.monotonic() - started)
         return self._outcome(result, after if after != workspace else None, deadline_s)
+
+    def _undone(self, over: SandboxError, result: ExecResult, workspace: str | None, started: float) -> Outcome:
+        """A fresh sandbox with the workspace as it was before the call, so what is submitted is what was kept."""
+        self._dispose()
+        self._acquire(workspace)
+        problem = f"{over.what}: the workspace is as it was before the call ({over.hint})"
+        return Outcome(
+            status=ToolStatus.OUTPUT_LIMIT, shown=self._dialect.error(ToolStatus.OUTPUT_LIMIT, problem),
+            exit_code=result.exit_code, output_bytes=result.stdout_bytes + result.stderr_bytes, truncated=True,
+            failure_kind=over.kind, duration_s=time.monotonic() - started)
 
     def _outcome(self, result: ExecResult, workspace: str | None, deadline_s: float) -> Outcome:
         status = status_of(result)

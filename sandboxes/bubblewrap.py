@@ -15,7 +15,7 @@ from pathlib import Path
 from artifacts.store import ArtifactStore
 from sandboxes import reaper, script
 from sandboxes.agent import Agent, Run
-from sandboxes.capture import capture
+from sandboxes.capture import Base, capture, now_ns
 from sandboxes.environment import PATH, environment_of
 from sandboxes.helper import Channel, Spawner
 from sandboxes.lower import Lower, Lowers
@@ -73,7 +73,7 @@ class BubblewrapBackend:
 
     def _start(self, spec: SandboxSpec, lower: Lower) -> BubblewrapSandbox:
         limits = spec.limits
-        name = new_id()
+        name, born_ns = new_id(), now_ns()
         message = {
             "id": name, "lower": str(lower.path), "lease_s": spec.lease_s, "memory_mb": limits.memory_mb,
             "pids": limits.pids, "workspace_mb": limits.workspace_mb,
@@ -83,7 +83,8 @@ class BubblewrapBackend:
         except ConnectionError:
             channel = self._restarted().acquire(message)
         try:
-            return BubblewrapSandbox(self, name, spec, lower, channel, environment_of(spec.environment, PATH))
+            environment = environment_of(spec.environment, PATH)
+            return BubblewrapSandbox(self, name, spec, lower, channel, environment, born_ns)
         except BaseException:
             self._remove_layer(name)
             raise
@@ -143,13 +144,16 @@ class BubblewrapSandbox:
     backend = "bubblewrap"
 
     def __init__(self, owner: BubblewrapBackend, name: str, spec: SandboxSpec, lower: Lower, channel: Channel,
-                 environment: Mapping[str, str]) -> None:
+                 environment: Mapping[str, str], born_ns: int) -> None:
         self.id = name
         self.lower = lower
         self.initial = lower.digest
         """Digest of the workspace as it was handed out."""
         self.skipped: list[bytes] = []
         """What the last snapshot left out: sockets, pipes, devices."""
+        self.read_bytes = 0
+        """How much the last snapshot had to read."""
+        self._base = Base(lower.files, born_ns)
         self._backend, self._spec, self._channel, self._environment = owner, spec, channel, environment
         self._busy = threading.Lock()
         """Held by whoever uses the descriptors."""
@@ -209,8 +213,8 @@ class BubblewrapSandbox:
 
     def snapshot(self) -> str:
         with self._busy:
-            captured = capture(self._folder())
-        self.skipped = captured.skipped
+            captured = capture(self._folder(), self._backend.artifacts, self._base)
+        self.skipped, self.read_bytes = captured.skipped, captured.read_bytes
         return store(captured, self._backend.artifacts)
 
     def close(self) -> None:

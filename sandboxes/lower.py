@@ -11,7 +11,7 @@ from artifacts.store import ArtifactStore
 from sandboxes import snapshot
 from sandboxes.reaper import remove_tree
 from sandboxes.sandbox import SandboxSpec
-from sandboxes.snapshot import Manifest, Owner
+from sandboxes.snapshot import BLOCKS, Entry, Identity, Manifest, Owner
 from schemas.ids import digest
 
 IDLE_KEPT = 256
@@ -24,7 +24,7 @@ def manifest_for(spec: SandboxSpec, artifacts: ArtifactStore) -> tuple[str, Mani
     if spec.workspace and not spec.files:
         return spec.workspace, snapshot.load(spec.workspace, artifacts), large
     base = snapshot.load(spec.workspace, artifacts).entries if spec.workspace else ()
-    manifest = snapshot.manifest_of(snapshot.entries_of(spec.files, large, base))
+    manifest = snapshot.manifest_of(snapshot.entries_of(spec.files, snapshot.keep_in(large), base))
     return digest(snapshot.encode(manifest)), manifest, large
 
 
@@ -34,6 +34,8 @@ class Lower(msgspec.Struct):
     digest: str
     path: Path
     size_bytes: int = 0
+    files: dict[bytes, tuple[Entry, Identity]] = {}
+    """Files as they were written. One in blocks is not among them: its blocks would have to be asked for."""
     users: int = 0
     ready: threading.Event = msgspec.field(default_factory=threading.Event)
 
@@ -73,7 +75,10 @@ class Lowers:
         try:
             manifest = manifest or snapshot.load(lower.digest, self.artifacts)
             lower.path.mkdir()
-            snapshot.restore(manifest, lambda name: large.get(name) or self.artifacts.get(name), lower.path, self.owner)
+            written = snapshot.restore(
+                manifest, lambda name: large.get(name) or self.artifacts.get(name), lower.path, self.owner)
+            lower.files = {entry.path: (entry, written[entry.path]) for entry in manifest.entries
+                           if entry.path in written and entry.kind != BLOCKS}
             lower.size_bytes = sum(entry.size for entry in manifest.entries)
         except BaseException:
             with self._lock:

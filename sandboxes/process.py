@@ -132,7 +132,7 @@ class ProcessSandbox:
         write_file(self._open_folder(), path, data, None)
 
     def snapshot(self) -> str:
-        captured = capture(self._open_folder())
+        captured = capture(self._open_folder(), self._backend.artifacts)
         self.skipped = captured.skipped
         return snapshot.store(captured, self._backend.artifacts)
 

@@ -142,7 +142,7 @@ def test_a_snapshot_is_read_without_a_sandbox(artifacts: DirectoryStore, tmp_pat
                          ("loop", "loop"), ("to-in", "in")):
         (folder / name).symlink_to(target)
     root = os.open(folder, os.O_RDONLY)
-    taken = snapshot.store(capture(root), artifacts)
+    taken = snapshot.store(capture(root, artifacts), artifacts)
     os.close(root)
     assert snapshot.read_file(artifacts, taken, "link") == b"{}"
     for path in ("big", "to-in/up"):
