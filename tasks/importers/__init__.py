@@ -12,7 +12,8 @@ from tasks.task import Task
 
 Importer = Callable[[str | Path], list[Task]]
 _MODULES = {name: f"tasks.importers.{name}" for name in (
-    "humaneval", "gsm8k", "invoices", "tatqa", "harbor", "terminal_bench", "bfcl", "workplace", "contest")}
+    "humaneval", "gsm8k", "invoices", "tatqa", "harbor", "terminal_bench", "bfcl", "workplace", "contest",
+    "swe")}
 
 
 class _Importers(Mapping[str, Importer]):

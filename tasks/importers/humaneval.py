@@ -5,6 +5,7 @@ The check runs as it is, but apart from the candidate (see verifiers.coding). Ke
 
 from __future__ import annotations
 
+import ast
 import gzip
 import json
 import zlib
@@ -74,6 +75,11 @@ def _task(row: dict[str, Any], where: str) -> Task:
     if not row["entry_point"].isidentifier():
         raise TaskError("the entry point is not a name", where=f"{where} $.entry_point", value=row["entry_point"],
                         hint=HINT)
+    try:
+        ast.parse(row["test"])
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as wrong:
+        raise TaskError(f"the test is not Python ({wrong})", where=f"{where} $.test", value=row["test"][:80],
+                        hint=HINT) from None
     return Task(
         task_id=row["task_id"], kind="coding", set=SET, tools=TOOLS, expected_duration_s=1.0,
         prompt=f"Complete the Python function `{row['entry_point']}` and write the whole file to {PATH}:\n\n"

@@ -73,3 +73,10 @@ def test_a_missing_file_a_folder_and_an_unknown_format(tmp_path: Path) -> None:
 def test_the_real_file(cases: Callable[[str], Path]) -> None:
     tasks = load_tasks("humaneval", cases("coding/humaneval/HumanEval-16.jsonl"))
     assert [task.task_id for task in tasks] == [f"HumanEval/{index}" for index in range(16)]
+
+
+def test_a_test_that_is_no_python_is_refused_with_its_line(tmp_path: Path) -> None:
+    second = {**ROW, "task_id": "X/1", "test": "def check(candidate)\n    assert candidate\n"}
+    with pytest.raises(TaskError) as refused:
+        load_tasks("humaneval", written(tmp_path / "a.jsonl", ROW, second))
+    assert "a.jsonl:2 $.test" in str(refused.value)
