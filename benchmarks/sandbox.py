@@ -18,27 +18,30 @@ from concurrent.futures import ThreadPoolExecutor
 from harness import answer, parser, quantile, scratch
 
 from artifacts import open_store
-from sandboxes import open_backend
+from artifacts.store import ArtifactStore
+from sandboxes import open_backend, snapshot
 from sandboxes.sandbox import Backend, SandboxSpec
 from schemas.settings import Settings
 
 SPEC = SandboxSpec(files={"notes.txt": b"one\ntwo\n", "data/table.csv": b"a,b\n1,2\n" * 100})
 SCRIPT = ["/bin/sh", "-c", "echo $((6 * 7))"]
 BATCH = 20
+RESTORED_FILES = 200
 
 
 def main() -> int:
     rounds = 5 if parser(__doc__).parse_args().quick else 25
     with scratch() as home:
         settings = Settings(home=home)
-        backend = open_backend(settings, open_store(settings))
+        artifacts = open_store(settings)
+        backend = open_backend(settings, artifacts)
         try:
-            return 0 if all(measure(backend, rounds)) else 1
+            return 0 if all(measure(backend, artifacts, rounds)) else 1
         finally:
             backend.close()
 
 
-def measure(backend: Backend, rounds: int) -> list[bool]:
+def measure(backend: Backend, artifacts: ArtifactStore, rounds: int) -> list[bool]:
     """All rounds interleaved, so that every question meets the same machine."""
     opened = backend.acquire(SPEC)
     taken: dict[str, list[float]] = {}
@@ -46,9 +49,11 @@ def measure(backend: Backend, rounds: int) -> list[bool]:
         "life": lambda: life(backend), "exec": lambda: opened.exec(SCRIPT), "snapshot": opened.snapshot,
         "acquire": lambda: backend.acquire(SPEC).close(),
         "process": lambda: subprocess.run(SCRIPT, check=True, capture_output=True)}
-    for _ in range(rounds):
+    for turn in range(rounds):
         for name, action in questions.items():
             taken.setdefault(name, []).extend(timed(action) for _ in range(BATCH))
+        for number in range(2):
+            restore(backend, artifacts, f"{turn}.{number}", taken)
         taken.setdefault("threads", []).append(threaded(backend))
         taken.setdefault("cpu", []).append(processor_time(backend))
     opened.close()
@@ -59,11 +64,15 @@ def measure(backend: Backend, rounds: int) -> list[bool]:
         return f"p95 {quantile(taken[name], 0.95):.2f} ms"
 
     return [
-        answer("life of a sandbox, p50", p50["life"], "ms", "<= 8", tail("life"), rounds),
+        answer("life of a sandbox, p50", p50["life"], "ms", "<= 6", tail("life"), rounds),
         answer("command in an open sandbox, p50", p50["exec"], "ms", "<= 2", tail("exec"), rounds),
         answer("command in a sandbox against one without", p50["exec"] / p50["process"], "x", None, bare, rounds),
         answer("acquire and close, p50", p50["acquire"], "ms", None, tail("acquire"), rounds),
         answer("snapshot of an unchanged workspace, p50", p50["snapshot"], "ms", "<= 3", tail("snapshot"), rounds),
+        answer("restore of a 200-file snapshot seen for the first time, p50", p50["restore"], "ms", "<= 15",
+               tail("restore"), rounds),
+        answer("another sandbox over the same snapshot, p50", p50["fork"], "ms", None, tail("fork"), rounds),
+        answer("snapshot of its 200 unchanged files, p50", p50["unchanged"], "ms", None, tail("unchanged"), rounds),
         answer("lives a second, 8 threads", statistics.median(taken["threads"]), "1/s", None, None, rounds),
         answer("processor time of a life, all processes", statistics.median(taken["cpu"]), "ms", None, None, rounds)]
 
@@ -73,6 +82,19 @@ def life(backend: Backend) -> None:
     result = sandbox.exec(SCRIPT)
     assert result.stdout == b"42\n", result
     sandbox.close()
+
+
+def restore(backend: Backend, artifacts: ArtifactStore, mark: str, taken: dict[str, list[float]]) -> None:
+    """A snapshot that no sandbox has started from yet, and then one that another has."""
+    files = {f"d{n % 10}/f{n}": f"{mark} {n} ".encode() * 100 for n in range(RESTORED_FILES)}
+    spec = SandboxSpec(workspace=snapshot.store_files(files, artifacts))
+    for name in ("restore", "fork"):
+        started = time.perf_counter()
+        sandbox = backend.acquire(spec)
+        taken.setdefault(name, []).append((time.perf_counter() - started) * 1000)
+        if name == "fork":
+            taken.setdefault("unchanged", []).append(timed(sandbox.snapshot))
+        sandbox.close()
 
 
 def timed(action: Callable[[], object]) -> float:
