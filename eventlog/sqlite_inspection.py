@@ -16,6 +16,7 @@ from schemas.envelope import Position
 from schemas.errors import NotFoundError
 
 _INDEXES = ("events_by_offset", "events_by_id")
+_TABLES = ("meta", "topics", "heads", "events", "groups", "members", "owners", "commits")
 _CHUNK = 1000
 _BEFORE_ALL = -(2**63)
 _MOST_FAULTS = 20
@@ -42,7 +43,7 @@ class SqliteInspector:
 
     def about(self) -> dict[str, str]:
         ahead = self._path.with_name(f"{self._path.name}-wal")
-        identity = self._rows("select value from meta where name = 'identity'")[0][0]
+        identity = next((value for (value,) in self._rows("select value from meta where name = 'identity'")), "(none)")
         return {"backend": "sqlite", "identity": str(identity),
                 "file": str(self._path), "file_bytes": str(self._path.stat().st_size),
                 "write_ahead_bytes": str(ahead.stat().st_size if ahead.exists() else 0),
@@ -105,6 +106,12 @@ class SqliteInspector:
         there = {name for (name,) in self._rows("select name from sqlite_schema where type = 'index'")}
         yield from (f"index {name} is gone: nothing refuses a second event of one id or offset"
                     for name in _INDEXES if name not in there)
+        tables = {name for (name,) in self._rows("select name from sqlite_schema where type = 'table'")}
+        if gone := [name for name in _TABLES if name not in tables]:
+            yield f"tables are gone from the file: {', '.join(gone)}"
+            return
+        if not self._rows("select 1 from meta where name = 'identity' and value <> ''"):
+            yield "the log's identity is gone: no lake and no reader knows it again"
         for topic, count, heads in self._rows(
                 "select name, partitions, (select count(*) from heads where topic = number) from topics"):
             if count != heads:
@@ -118,6 +125,11 @@ class SqliteInspector:
             "select name, h.partition, count(*) from heads h join topics on h.topic = number join events e"
             " on e.topic = h.topic and e.partition = h.partition and e.offset >= h.next_offset group by 1, 2")
         yield from (f"{count} events lie beyond the end of {topic}-{part}" for topic, part, count in beyond)
+        ahead = self._rows("select grp, c.topic, c.partition, c.next_offset, h.next_offset from commits c join topics t"
+                           " on t.name = c.topic join heads h on h.topic = t.number and h.partition = c.partition"
+                           " where c.next_offset > h.next_offset order by 1, 2, 3")
+        yield from (f"group {group} has read {topic}-{part} up to {at}, but it ends at {end}: the log lost its end"
+                    for group, topic, part, at, end in ahead)
 
     def _chunk(self, row: PartitionRow, start: int) -> list[Scanned]:
         number = self._numbers[row.topic]

@@ -19,7 +19,7 @@ from eventlog.sqlite_groups import Membership
 from eventlog.sqlite_rows import COLUMNS, record_of, unreadable
 from eventlog.sqlite_writer import Topic
 from schemas.envelope import Position, Record
-from schemas.errors import LogError
+from schemas.errors import LogDamagedError, LogError
 
 Callback = Callable[[frozenset[TopicPartition]], None]
 Join = Callable[[apsw.Connection], Membership | None]
@@ -30,6 +30,8 @@ _WATCH_IDLE_S = 0.005
 _IDLE_AFTER_S = 2.0
 _SELECT = (f"select offset, {COLUMNS} from events"
            " where topic = ? and partition = ? and offset >= ? order by offset limit ?")
+
+_THERE = "select exists (select 1 from events where topic = ? and partition = ? and offset >= ?)"
 
 
 class SqliteSubscription:
@@ -45,6 +47,8 @@ class SqliteSubscription:
         self._unchecked: set[TopicPartition] = set()
         self._version = -1
         self._drained = False
+        self._proven = False
+        """Nothing is missing between the positions and the ends: asked before each wait."""
         self._last_news = time.monotonic()
         self._turn = 0
         self.closed = False
@@ -67,6 +71,9 @@ class SqliteSubscription:
                     if records:
                         self._last_news = time.monotonic()
                         return records
+                if not self._proven:
+                    self._require_rows(self._positions)
+                    self._proven = True
                 if not self._wait(deadline):
                     return []
 
@@ -136,7 +143,17 @@ class SqliteSubscription:
             records.extend(rows)
             size += read
             self._drained &= whole
+        self._proven = False
         return records
+
+    def _require_rows(self, partitions: Iterable[TopicPartition]) -> None:
+        """Rows move an end in their own transaction: where there is none before the end, they were lost, and a reader
+        would wait for them for ever. Raises LogDamagedError."""
+        for (name, part), end in self._heads(partitions).items():
+            at = self._positions[name, part]
+            if at < end and not self._connection.execute(_THERE, (self._topics[name].number, part, at)).get:
+                raise LogDamagedError("rows are gone from the log", where=f"{name}-{part}", value=f"{at} to {end - 1}",
+                                      hint=f"`headrace log verify` says what else is; restore a backup of {self._path}")
 
     def _rows(self, partition: TopicPartition, limit: int, size_limit: int) -> tuple[list[Record], bool, int]:
         """Records of one partition, whether those were all, and their size. Moves the position."""
@@ -178,8 +195,12 @@ class SqliteSubscription:
 
     def _heads(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         query = "select next_offset from heads where topic = ? and partition = ?"
-        return {(name, part): int(self._connection.execute(query, (self._topics[name].number, part)).get)
-                for name, part in partitions}
+        heads = {(name, part): self._connection.execute(query, (self._topics[name].number, part)).get
+                 for name, part in partitions}
+        if lost := [f"{name}-{part}" for (name, part), end in heads.items() if end is None]:
+            raise LogDamagedError("the log does not know where a partition ends", where=str(self._path), value=lost,
+                                  hint="`headrace log verify` says what else is wrong; restore a backup of log.db*")
+        return {partition: int(end) for partition, end in heads.items()}
 
     def _place(self, partitions: Iterable[TopicPartition], committed: Mapping[TopicPartition, int]) -> None:
         """Start to read partitions: where the group was, else at `start`."""

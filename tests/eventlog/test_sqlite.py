@@ -16,12 +16,14 @@ import apsw
 import pytest
 
 from eventlog import open_log
+from eventlog.audit import Audit
 from eventlog.log import EventLog
 from eventlog.sqlite import SqliteLog
 from eventlog.sqlite_checkpoint import PASSIVE_PAGES
 from eventlog.sqlite_file import PAGE_BYTES, file_system_of
 from eventlog.sqlite_groups import range_assignment
-from schemas.errors import ConfigError, HeadraceError, LogError, UnavailableError
+from eventlog.sqlite_inspection import SqliteInspector
+from schemas.errors import ConfigError, HeadraceError, LogDamagedError, LogError, UnavailableError
 from schemas.settings import Settings
 from schemas.topics import SCORES, TASKS, TRAJECTORIES, partition_for
 from tests.eventlog.tools import TIMEOUT_S, event, heard, process, read, settle
@@ -385,6 +387,31 @@ def test_damage_inside_the_file_is_an_error_of_the_reader_and_not_wrong_data(sql
     with pytest.raises(LogError, match="corrupt"):
         read(log.subscribe([TRAJECTORIES]), 100)
     log.close()
+
+
+@pytest.mark.parametrize(("statement", "told", "read_as"), [
+    ("update heads set next_offset = next_offset + 3", "rows are gone from the file", "rows are gone from the log"),
+    ("delete from heads", "the ends of 0", "does not know where a partition ends"),
+    ("delete from meta", "identity is gone", ""), ("drop table commits", "tables are gone from the file: commits", ""),
+    ("insert into commits select 'sink', name, 0, 500 from topics", "the log lost its end", "")])
+def test_rows_that_are_gone_are_told_and_hold_no_reader_for_ever(sqlite_settings: Settings, statement: str, told: str,
+                                                                read_as: str) -> None:
+    path = filled(sqlite_settings)
+    connection = apsw.Connection(str(path))
+    connection.execute(statement)
+    connection.close()
+    inspector = SqliteInspector(path)
+    audit = Audit(inspector)
+    assert sum(audit.run()) >= 0
+    assert any(told in finding.detail and finding.fault for finding in audit.examples)
+    inspector.close()
+    if read_as:
+        log = open_log(sqlite_settings)
+        subscription = log.subscribe([TRAJECTORIES])
+        with pytest.raises(LogDamagedError, match=read_as):
+            while True:
+                subscription.poll(0)
+        log.close()
 
 
 @pytest.mark.parametrize(("pragma", "value", "words"), [
