@@ -43,6 +43,9 @@ class Rooms:
     def require(self) -> Rooms:
         """Readers of a home that nobody filled get a clear error, and nothing is made there."""
         if not (self.home / "lake").exists() and not self.settings.lake:
+            if (self.home / "log.db").exists():
+                raise NotFoundError("there is a log here, but no lake", where=str(self.home),
+                                    hint="`headrace sink --until-idle` writes the lake from the log")
             raise NotFoundError(
                 "nothing was recorded here yet",
                 where=str(self.home),

@@ -179,6 +179,8 @@ def _unreadable(folder: Folder, name: str, rows: int | None = None) -> str:
 
 
 def _of_whole(lake: Lake, tables: Folder, log_identity: str) -> Iterator[Finding]:
+    if wrong := generation.lost(lake.folder):
+        yield Finding("damage", generation.POINTER, str(wrong), wrong.hint)
     left = [name for name in TABLES if name != "events" and table_exists(tables, name)]
     if left and not table_exists(tables, "events"):
         yield Finding("damage", "events", f"the table is gone, but there are {', '.join(left)}",

@@ -7,15 +7,23 @@ query ends it, and what a writer still adds to them is in the log, so it is adde
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import msgspec
 
 from artifacts.folder import Folder
+from lake.tables import table_exists
 from schemas.errors import LakeError
 from schemas.ids import now_us
+from schemas.tables import TABLES
 
 POINTER = "current.json"
+BUILDING = "rebuild.json"
+"""Names the tables of a rebuild that is under way."""
+_AGAIN = "restore it, or `headrace lake rebuild` builds the lake anew from the log"
+_NAME = re.compile(r"(tables-[0-9a-zA-Z-]+)?")
+"""What a rebuild calls its tables: a folder in the lake's own."""
 
 
 class Past(msgspec.Struct, frozen=True):
@@ -40,7 +48,11 @@ def read(folder: Folder) -> tuple[Pointer, bytes | None]:
     except OSError as wrong:
         raise LakeError(f"lake cannot be read ({wrong.strerror})", where=folder.url) from None
     try:
-        return msgspec.json.decode(data, type=Pointer), data
+        pointer = msgspec.json.decode(data, type=Pointer)
+        if wrong_name := next((name for name in (pointer.tables, *(past.tables for past in pointer.before))
+                               if not _NAME.fullmatch(name)), ""):
+            raise msgspec.ValidationError(f"{wrong_name!r} is no name of tables")
+        return pointer, data
     except msgspec.MsgspecError as wrong:
         raise LakeError(f"the file that names the lake's tables is damaged ({wrong})", where=f"{folder.url}/{POINTER}",
                         hint="restore it; it names a folder beside it") from None
@@ -48,6 +60,27 @@ def read(folder: Folder) -> tuple[Pointer, bytes | None]:
 
 def tables_of(folder: Folder, name: str) -> Folder:
     return folder.at(name) if name else folder
+
+
+def lost(folder: Folder) -> LakeError | None:
+    """What to say of a lake that looks empty, but is not: the pointer names nothing, or is gone itself."""
+    pointer, data = read(folder)
+    where = f"{folder.url}/{POINTER}"
+    if pointer.tables:
+        if any(table_exists(tables_of(folder, pointer.tables), name) for name in TABLES):
+            return None
+        return LakeError("the tables that are the lake are gone", where=where, value=pointer.tables, hint=_AGAIN)
+    if data is not None or any(table_exists(folder, name) for name in TABLES):
+        return None
+    try:
+        building = folder.read(BUILDING)
+    except OSError:
+        building = b""
+    left = sorted({file.name.partition("/")[0] for file in folder.list("tables-")} - {""})
+    left = [name for name in left if name.encode() not in building and table_exists(folder.at(name), "events")]
+    if not left or read(folder)[1] is not None:
+        return None
+    return LakeError("the file that names the lake's tables is gone", where=where, value=left, hint=_AGAIN)
 
 
 def switch(folder: Folder, name: str) -> str:

@@ -20,7 +20,7 @@ from lake import generation
 from lake.commit import commit_flush
 from lake.interrupt import interruptible
 from lake.lease import maintenance
-from lake.query import Engine, Parameters, VanishedError, read_only, run, user_error
+from lake.query import DOCTOR, Engine, Parameters, VanishedError, read_only, run, user_error
 from lake.relations import statements
 from lake.snapshot import Positions, SnapshotReader, parse_snapshot, require_reached, snapshot_of
 from lake.tables import create_table, require_conditions, table_exists, write_checkpoint
@@ -181,6 +181,8 @@ class Lake:
 
     def _refuse_headless(self, tables: Folder) -> None:
         """Tables without `events`: to begin anew beside them would double or lose their rows."""
+        if wrong := generation.lost(self.folder):
+            raise wrong
         if left := [name for name in TABLES if table_exists(tables, name)]:
             raise LakeError("the lake's table `events` is gone", where=tables.url, value=left,
                             hint="`headrace lake rebuild` builds all tables anew from the log")
@@ -195,7 +197,7 @@ class Lake:
                 self._follow().reader.forget()
                 if attempt == _ATTEMPTS - 1:
                     raise LakeError(f"a file of the lake cannot be read: {gone}", where=self.folder.url,
-                                    hint="`headrace lake doctor` says which and what to do") from None
+                                    hint=DOCTOR) from None
         raise AssertionError("unreachable")
 
     def _try(self, query: str, as_of: Mapping[str, int] | None, parameters: Parameters,
@@ -205,6 +207,8 @@ class Lake:
         names = mentioned(query)
         reader = self._follow().reader
         positions: Positions = reader.positions()
+        if not positions and (wrong := generation.lost(self.folder)):
+            raise wrong
         if as_of is not None:
             wanted = parse_snapshot(as_of)
             require_reached(wanted, positions)
@@ -218,6 +222,9 @@ class Lake:
             raise KeyboardInterrupt from None
         except duckdb.Error as wrong:
             raise user_error(wrong, query, PUBLIC) from None
+        except UnicodeDecodeError as wrong:  # An error of the engine whose words are bytes of a damaged file.
+            raise LakeError(f"a file of the lake is damaged ({wrong.reason})", where=self.folder.url,
+                            hint=DOCTOR) from None
         except RuntimeError as wrong:
             if "interrupted" in str(wrong):  # DuckDB saw Ctrl-C by itself.
                 raise KeyboardInterrupt from None

@@ -22,10 +22,15 @@ if TYPE_CHECKING:
 
 Parameters = Mapping[str, Any] | Sequence[Any] | None
 _EXPLAIN = re.compile(r"\s*explain\s+(analyze\s+)?(\([^)]*\)\s*)?", re.IGNORECASE)
+DOCTOR = "`headrace lake doctor` and `headrace lake verify` say which file and what to do"
 _READS = re.compile(r"\s*(select|from|with|pivot|unpivot|values)\b", re.IGNORECASE)
 _SHOW_TABLES = re.compile(r"show\s+(all\s+)?tables\s*;?\s*\Z", re.IGNORECASE)
 _RAISED = re.compile(r"\w+Error: ")
 _COMMENTS = re.compile(r"\A(\s+|--[^\n]*(\n|\Z)|/\*.*?\*/)*", re.DOTALL)
+_DAMAGED = re.compile(r"""file ["'][^"']+\.parquet["']|magic bytes|parquet read for column""", re.IGNORECASE)
+"""What the engine says of a data file whose bytes are not what was written."""
+_WORDS_OF_USERS = ("ParserException", "BinderException", "CatalogException", "ConversionException",
+                   "PermissionException")
 _BAD_QUERY = ("ParserException", "SyntaxException", "BinderException", "CatalogException", "ConversionException",
               "InvalidInputException", "InvalidTypeException", "OutOfRangeException", "TypeMismatchException",
               "NotImplementedException", "PermissionException", "ConstraintException", "DependencyException")
@@ -54,7 +59,7 @@ class Engine:
         except duckdb.Error as wrong:
             if _vanished(wrong):
                 raise VanishedError(_message(wrong)) from None
-            raise LakeError(f"a view cannot be made: {_message(wrong)}", where=self._root.url) from None
+            raise LakeError(f"a view cannot be made: {_message(wrong)}", where=self._root.url, hint=DOCTOR) from None
         return cursor
 
     def _open_database(self) -> duckdb.DuckDBPyConnection:
@@ -120,9 +125,11 @@ def user_error(wrong: Exception, query: str, names: Sequence[str]) -> QueryError
     if kind == "OutOfMemoryException":
         return QueryError("the query needs more memory than it may use", value=query,
                           hint="raise `lake.memory_mb`, or select fewer columns (token and data columns are large)")
+    if kind not in _WORDS_OF_USERS and _DAMAGED.search(message):
+        return LakeError(f"a file of the lake is damaged: {message}", hint=DOCTOR)
     if kind in _BAD_QUERY:
         return QueryError(message, value=" ".join(query.split()), hint=_hint(str(wrong), query, names))
-    return LakeError(f"query failed: {message}", value=" ".join(query.split()))
+    return LakeError(f"query failed: {message}", value=" ".join(query.split()), hint=DOCTOR)
 
 
 def _vanished(wrong: Exception) -> bool:

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from lake import generation
+from lake.files import live_files
 from lake.snapshot import snapshot_of
-from lake.tables import table_exists
+from lake.tables import IDENTITY_KEY, open_table, table_exists
+from lake.transactions import LOG, first_line, read_transactions
 from schemas.errors import LakeError
 from schemas.events import PAYLOADS
 from schemas.tables import TABLES
@@ -125,7 +129,12 @@ _CHECKS = (_TWICE, _SEQUENCES, _ROW_WITHOUT_EVENT, _EVENT_WITHOUT_ROW, _MANIFEST
 def problems(lake: Lake) -> Iterator[str]:
     """Every broken promise that the tables show. At most a few of each kind are listed, then their number."""
     positions = lake.positions()
-    if not positions and (left := [name for name in TABLES if name != "events" and table_exists(lake.tables, name)]):
+    if not positions and (wrong := generation.lost(lake.folder)):
+        yield f"{wrong}; {wrong.hint}"
+        return
+    if not positions and table_exists(lake.tables, "events"):
+        yield from _of_another_log(lake)
+    elif not positions and (left := [name for name in TABLES if name != "events" and table_exists(lake.tables, name)]):
         yield f"the table `events` is gone, but there are {', '.join(left)}: `headrace lake rebuild` builds all anew"
         return
     snapshot = snapshot_of(positions)
@@ -139,8 +148,7 @@ def problems(lake: Lake) -> Iterator[str]:
             if (text := f"{wrong}; {wrong.hint}") not in told:
                 yield text
             told.add(text)
-    if not told:
-        yield from _missing_evidence(lake, snapshot)
+    yield from _undecodable(lake) if told else _missing_evidence(lake, snapshot)
 
 
 def behind(lake: Lake) -> list[tuple[str, int]]:
@@ -155,6 +163,32 @@ def _told(result: pa.Table) -> Iterator[str]:
     yield from found[:_LISTED]
     if len(found) > _LISTED:
         yield f"... and {len(found) - _LISTED} more like: {found[0]}"
+
+
+def _of_another_log(lake: Lake) -> Iterator[str]:
+    """`events` that says it is a copy of one log and holds the positions of others."""
+    handle = open_table(lake.tables, "events")
+    found = read_transactions(lake.tables.at("events").at(LOG), handle.version()).entries
+    if owners := sorted({name.partition("/")[0] for name in found if name.count("/") > 1} - {lake.identity}):
+        yield (f"the table `events` says it is a copy of log {lake.identity or '(none)'}, but holds positions of "
+               f"{', '.join(owners)}: set its property {IDENTITY_KEY} back")
+
+
+def _undecodable(lake: Lake) -> Iterator[str]:
+    """Data files that are not what was written, found by reading them whole."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    for name in TABLES:
+        with suppress(LakeError):  # It was told already.
+            for live in live_files(open_table(lake.tables, name)) if table_exists(lake.tables, name) else ():
+                try:
+                    with lake.tables.at(name).reader(live.path) as file:
+                        for batch in pq.ParquetFile(file).iter_batches(1024):
+                            batch.validate(full=True)
+                except (OSError, ValueError, pa.ArrowException) as wrong:
+                    yield (f"{name}/{live.path}: the file cannot be read ({first_line(wrong)}): restore it, or "
+                           "`headrace lake rebuild` builds the table anew from the log")
 
 
 def _missing_evidence(lake: Lake, snapshot: dict[str, int]) -> Iterator[str]:

@@ -19,20 +19,21 @@ from lake import generation, timeline
 from lake.content import CONTENT_TABLES, Content, content
 from lake.lease import Lease, maintenance
 from lake.snapshot import snapshot_of
-from lake.tables import NewerLakeError
+from lake.tables import NewerLakeError, open_table, table_exists
 from lake.vacuum import Unneeded, discard
 from replay.derive import Source, judgement, windows
 from replay.source import ArchiveSource, LogSource
 from schemas.errors import CommitConflictError, LakeError, NotFoundError, QueryError
 from schemas.failpoints import hit
 from schemas.ids import new_id, now_us
+from schemas.tables import TABLES
 from schemas.topics import TOPICS, TRAJECTORIES
 
 if TYPE_CHECKING:
     from artifacts.store import ArtifactStore
     from lake.lake import Lake
 
-FILE = "rebuild.json"
+FILE = generation.BUILDING
 _ATTEMPTS = 20
 Positions = dict[TopicPartition, int]
 Advance = Callable[[int], None]
@@ -89,6 +90,9 @@ def undo(lake: Lake, wait_s: float = 0.0) -> str:
         before = generation.read(lake.folder)[0].before
         if not before:
             raise NotFoundError("there is no lake of before a rebuild", where=lake.folder.url)
+        if not table_exists(generation.tables_of(lake.folder, before[0].tables), "events"):
+            raise NotFoundError("the lake of before is gone", hint="the lake that is there stays the lake",
+                                where=generation.tables_of(lake.folder, before[0].tables).url)
         lease.check()
         generation.switch(lake.folder, before[0].tables)
         return generation.tables_of(lake.folder, before[0].tables).url
@@ -103,10 +107,9 @@ def discard_old(lake: Lake, *, dry_run: bool = False, wait_s: float = 0.0) -> li
 
 def _positions(lake: Lake, log: EventLog) -> Positions:
     """Of the old lake; none where it cannot be read. Raises LakeError where the log is not the one it was made of."""
+    _refuse_newer(lake)
     try:
         identity, at = lake.identity, lake.positions()
-    except NewerLakeError:
-        raise
     except LakeError:
         return {}
     if identity and identity != log.identity:
@@ -119,6 +122,18 @@ def _positions(lake: Lake, log: EventLog) -> Positions:
                             value={"log": ends.get(part, 0), "lake": position},
                             hint="the lake holds what is lost; a rebuild would lose it too")
     return at
+
+
+def _refuse_newer(lake: Lake) -> None:
+    """Whichever table it is: what a newer version wrote is not replaced by what this one would write."""
+    for name in TABLES:
+        try:
+            if table_exists(lake.tables, name):
+                open_table(lake.tables, name)
+        except NewerLakeError:
+            raise
+        except LakeError:  # Damage is why one rebuilds.
+            pass
 
 
 def _begin(lake: Lake, log: EventLog) -> Begun:

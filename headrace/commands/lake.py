@@ -137,6 +137,9 @@ def _verify(rooms: Rooms, options: argparse.Namespace) -> int:
         if not options.quick or options.against_log:
             with counting("offsets", total) as advance:
                 log = rooms.log if options.against_log else None
+                if log and lake.identity not in ("", log.identity):
+                    problems.append(f"the lake is a copy of log {lake.identity}, and this home's log is "
+                                    f"{log.identity}: name the --home or --log that belong together")
                 problems += differences(lake, rooms.artifacts, log, advance)
     except LakeError as wrong:
         problems.append(f"{wrong}; {wrong.hint}")
