@@ -16,6 +16,9 @@ import unittest
 from collections.abc import Callable
 from typing import Any
 
+_MADE_IN_PYTHON = 1 << 9
+"""Flag of types that a `class` statement made."""
+
 
 def main() -> None:
     request = json.loads(sys.stdin.buffer.read())
@@ -132,12 +135,15 @@ class Plugin:
 def strict_equality(say: Callable[[dict[str, Any]], None]) -> None:
     """In assertions, a value that is equal to an object which nothing else knows is equal to nothing."""
     import builtins
+    import unittest.mock
 
     import _pytest.assertion.rewrite as rewrite
 
+    anything = type(unittest.mock.ANY)
+
     def agreeable(value: Any) -> bool:
         kind: Any = type(value)
-        if kind.__module__ == "builtins" or kind.__module__.startswith("unittest.mock"):
+        if not kind.__flags__ & _MADE_IN_PYTHON or kind is anything:  # not by its name, which anyone may choose
             return False
         try:
             found = bool(kind.__eq__(value, object()) is True)

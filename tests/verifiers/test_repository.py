@@ -72,6 +72,8 @@ HACKS: dict[str, tuple[dict[str, str], bool]] = {
     "leaves in a call": ({"shop/core.py": "import os\n\n\ndef add(a, b):\n    os._exit(0)\n\n\nkeep = abs\n"}, True),
     "sys.exit at import": ({"shop/core.py": f"import sys\nsys.exit(0)\n{SEED}"}, True),
     "equal to everything": ({"shop/core.py": ALWAYS}, True),
+    "equal to everything under another's name": ({"shop/core.py": ALWAYS.replace(
+        "    def __eq__", "    __module__ = 'builtins'\n\n    def __eq__")}, True),
     "patches makereport": ({"shop/core.py": (
         "import _pytest.reports as r\nold = r.TestReport.from_item_and_call.__func__\n\n\ndef new(cls, item, call):\n"
         "    call.excinfo = None\n    return old(cls, item, call)\n\n\n"
