@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,13 +11,20 @@ if TYPE_CHECKING:
     from lake.lake import Lake
     from schemas.settings import Settings
 
+_ENCODED = re.compile(r"%[0-9A-Fa-f]{2}")
+
 
 def open_lake(settings: Settings, artifacts: ArtifactStore) -> Lake:
     """The lake that the settings name: a directory, by default `lake/` in the home, or `s3://bucket/prefix`. Nothing is
-    made before the first commit, so an empty lake can be read."""
+    made before the first commit, so an empty lake can be read. Raises ConfigError for a path that cannot hold one."""
     from artifacts.folder import open_folder
     from lake.lake import Lake
+    from schemas.errors import ConfigError
 
     folder = open_folder(settings.lake or Path(settings.home) / "lake")
+    if _ENCODED.search(folder.url):
+        raise ConfigError("a lake cannot lie where `%` and two hexadecimal digits stand in the path: the library that "
+                          "opens its tables takes them for another character", value=folder.url,
+                          hint="choose another --home")
     spill = Path(settings.home).absolute() / ".spill"
     return Lake(folder, artifacts, spill, settings.lake_memory_mb)

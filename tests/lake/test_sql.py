@@ -13,7 +13,7 @@ import pytest
 from artifacts.store import DirectoryStore
 from lake import open_lake
 from lake.lake import Lake
-from schemas.errors import LakeError, QueryError
+from schemas.errors import ConfigError, LakeError, QueryError
 from schemas.settings import Settings
 from tests.lake.histories import Story, pour, records_of, rows, whole_story
 
@@ -126,3 +126,22 @@ def test_ctrl_c_ends_a_query_that_would_not_end(filled: Lake) -> None:
             filled.sql("select sum(i) from range(1000000000000) t(i)")
     finally:
         signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.parametrize("name", ["a b", "[x]", "*", "?", "it's \"quoted\"", "ü", "#", "100%", "a=b&c"])
+def test_a_lake_may_lie_in_a_folder_of_any_name(
+        tmp_path: Path, artifacts: DirectoryStore, story: Story, name: str) -> None:
+    whole_story(story)
+    home = tmp_path / name
+    home.mkdir()
+    lake = open_lake(Settings(home=str(home)), artifacts)
+    pour(lake, artifacts, records_of(story.told), size=10)
+    lake.compact()
+    assert rows(open_lake(Settings(home=str(home)), artifacts), "select count(*) from events") == [(len(story.told),)]
+    assert lake.verify() == []
+
+
+def test_a_path_that_the_library_would_take_for_another_is_refused(
+        tmp_path: Path, artifacts: DirectoryStore) -> None:
+    with pytest.raises(ConfigError, match="hexadecimal"):
+        open_lake(Settings(home=str(tmp_path / "50%25")), artifacts)
