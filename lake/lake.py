@@ -165,11 +165,11 @@ class Lake:
                     advance(name)
             return merged
 
-    def verify(self) -> list[str]:
-        """Audit the lake: problems found, in words; none means that every promise holds."""
+    def verify(self, contiguous: bool = True) -> list[str]:
+        """Audit the lake: problems found, in words; none means that every promise holds (see `lake/verify.py`)."""
         from lake.verify import problems
 
-        return list(problems(self))
+        return list(problems(self, contiguous))
 
     def _follow(self) -> _Standing:
         """The tables that are the lake now; others than before if it was built anew."""

@@ -126,8 +126,12 @@ _CHECKS = (_TWICE, _SEQUENCES, _ROW_WITHOUT_EVENT, _EVENT_WITHOUT_ROW, _MANIFEST
            _SCORES)
 
 
-def problems(lake: Lake) -> Iterator[str]:
-    """Every broken promise that the tables show. At most a few of each kind are listed, then their number."""
+def problems(lake: Lake, contiguous: bool = True) -> Iterator[str]:
+    """Every broken promise that the tables show. At most a few of each kind are listed, then their number.
+
+    `contiguous`: offsets that are in no table are problems. Marks of transactions look so too; who compares with the
+    log itself (`replay/audit.py`) knows them apart, and need not ask here.
+    """
     positions = lake.positions()
     if not positions and (wrong := generation.lost(lake.folder)):
         yield f"{wrong}; {wrong.hint}"
@@ -139,11 +143,12 @@ def problems(lake: Lake) -> Iterator[str]:
         return
     snapshot = snapshot_of(positions)
     told: set[str] = set()
-    for query, asked in [(_OFFSETS, {
-            "topics": [topic for topic, _ in positions], "partitions": [number for _, number in positions],
-            "offsets": list(positions.values())})] * bool(positions) + [(query, None) for query in _CHECKS]:
+    asked = {"topics": [topic for topic, _ in positions], "partitions": [number for _, number in positions],
+             "offsets": list(positions.values())}
+    queries = [(_OFFSETS, asked)] if positions and contiguous else []
+    for query, parameters in [*queries, *((query, None) for query in _CHECKS)]:
         try:
-            yield from _told(lake.sql(query, snapshot, asked))
+            yield from _told(lake.sql(query, snapshot, parameters))
         except LakeError as wrong:  # Files or tables are gone: what can be asked without them still is.
             if (text := f"{wrong}; {wrong.hint}") not in told:
                 yield text

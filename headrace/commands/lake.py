@@ -133,7 +133,7 @@ def _verify(rooms: Rooms, options: argparse.Namespace) -> int:
     lake, problems = rooms.lake, []
     try:
         total = sum(lake.positions().values())
-        problems += lake.verify()
+        problems += lake.verify(contiguous=not options.against_log)
         if not options.quick or options.against_log:
             with counting("offsets", total) as advance:
                 log = rooms.log if options.against_log else None

@@ -10,6 +10,7 @@ from pathlib import Path
 import kafka
 import pytest
 
+from replay.audit import differences
 from schemas.envelope import Event, to_headers
 from schemas.settings import Settings
 from schemas.topics import TOPICS, TRAJECTORIES
@@ -103,6 +104,9 @@ def test_marks_of_transactions_are_no_gaps(setting: Setting, request: pytest.Fix
     lake = setting.lake()
     assert sorted(rows(lake, "select id from events")) == sorted((one.id,) for one in wanted)
     assert lake.positions() == {part: end for part, end in setting.log.ends(TOPICS).items() if end}
+    assert any("are missing" in problem for problem in lake.verify())
+    assert lake.verify(contiguous=False) == []
+    assert list(differences(lake, lake.artifacts, setting.log)) == [], "the log says that they are marks"
 
 
 def test_offsets_of_the_group_have_no_say(setting: Setting, tmp_path: Path) -> None:
