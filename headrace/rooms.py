@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from verifiers.judges import Judges
 
 _MARK = ".headrace-home"
-_OURS = (_MARK, "log.db", "lake/events/_delta_log", "dagster/dagster.yaml")
+_OURS = (_MARK, "log.db", "kafka.json", "lake/events/_delta_log", "dagster/dagster.yaml")
 """Any of them makes a folder a home."""
 _WELCOME = frozenset({FILE_NAME, "lost+found"})
 

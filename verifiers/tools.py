@@ -22,7 +22,7 @@ from verifiers.scene.mesh import MeshError
 from verifiers.submitted import NotSubmitted, read_submitted
 from verifiers.verifier import Context, Score
 
-MODULES = ("verifiers.tools", *formats.MODULES, "verifiers.scene.measures", "verifiers.submitted")
+MODULES = ("verifiers.tools", "verifiers.scene", *formats.MODULES, "verifiers.scene.measures", "verifiers.submitted")
 TEXT_LIMIT = 4096
 MESH_LIMIT = 64 << 10
 UNFINISHED, ERROR_FACTOR = 0.5, 0.9

@@ -333,13 +333,14 @@ def read_all(settings: Settings) -> list[object]:
 
 def test_value_of_3_gb_is_refused_at_once_and_never_copied() -> None:
     code = """
-import resource, sys
+import sys
 from pathlib import Path
 from eventlog.sqlite import SqliteLog
 from schemas.codec import make_event
 from schemas.errors import HeadraceError
 from schemas.events import CancelRequested, DeadLettered
 from tests.eventlog.tools import event
+from tests.memory import peak_mib
 log = SqliteLog(Path(sys.argv[1]) / "log.db", 4)
 huge = bytes(3 << 30)  # Zero pages, which are nowhere until somebody reads or copies them.
 def told(attempt):
@@ -352,7 +353,7 @@ told(lambda: make_event(DeadLettered(topic="scores", partition=0, offset=1, reas
                         source="s", time_us=1))
 log.append("trajectories", [event("a", 0)]).result()
 log.close()
-print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10)
+print(peak_mib())
 """
     import tempfile
 

@@ -16,6 +16,7 @@ from headrace.export import export
 from lake import open_lake
 from schemas.errors import HeadraceError, QueryError, UserError
 from schemas.settings import Settings
+from tests.conftest import REPOSITORY
 from tests.lake.worlds import World
 
 
@@ -89,13 +90,14 @@ def test_a_query_that_fails_half_way_leaves_nothing(home: str, tmp_path: Path) -
 
 
 _BIG = """
-import resource, sys, threading
+import sys, threading
 import numpy as np, pyarrow as pa
 from artifacts import open_store
 from headrace.export import export
 from lake import open_lake
 from schemas.settings import Settings
 from schemas.tables import TABLES
+from tests.memory import peak_mib
 
 home, out, mode = sys.argv[1:]
 settings = Settings(home=home, lake_memory_mb=256)
@@ -115,17 +117,17 @@ if mode == "fill":
         part = ("trajectories", 0)
         lake.commit({"turns": pa.table(columns, schema=TABLES["turns"])}, {part: start}, {part: end})
 else:
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    before = peak_mib()
     assert export(lake, "select * from turns", out) == 800
-    print(before // 1024, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024)
+    print(before, peak_mib())
 """
 
 
 def test_long_trajectories_need_little_memory(tmp_path: Path) -> None:
     """960 MB of ids and logprobs through 256 MB of query memory."""
     home, out = str(tmp_path / "home"), str(tmp_path / "out.parquet")
-    subprocess.run([sys.executable, "-c", _BIG, home, out, "fill"], check=True, timeout=300)
+    subprocess.run([sys.executable, "-c", _BIG, home, out, "fill"], check=True, timeout=300, cwd=REPOSITORY)
     done = subprocess.run([sys.executable, "-c", _BIG, home, out, "read"], check=True, capture_output=True, text=True,
-                          timeout=300)
+                          timeout=300, cwd=REPOSITORY)
     _, most_mb = map(int, done.stdout.split())
     assert most_mb < 900, done.stdout

@@ -35,7 +35,9 @@ def running(settings: Settings) -> Iterator[subprocess.Popen[str]]:
     finally:
         if process.poll() is None:
             os.killpg(process.pid, signal.SIGKILL)
-        process.communicate()
+        process.wait()
+        if process.stdout:
+            process.stdout.close()
 
 
 def killed_in_the_middle(settings: Settings) -> None:

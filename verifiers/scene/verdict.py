@@ -28,7 +28,7 @@ from verifiers.submitted import NotSubmitted, read_submitted
 from verifiers.verifier import Context, Score
 
 MODULES = (
-    *formats.MODULES, "verifiers.program", "verifiers.submitted",
+    "verifiers.scene", *formats.MODULES, "verifiers.program", "verifiers.submitted",
     *(f"verifiers.scene.{name}" for name in (
         "cad_runner", "compare", "constraints", "gates", "measures", "overlap", "pictures", "program", "rays", "render",
         "samples", "solids", "spec", "toolchains", "verdict", "views")))
