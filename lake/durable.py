@@ -1,9 +1,9 @@
-"""What of a table's log is on disk. The library writes entries and checkpoints without syncing them; a flush must not
-be believed before a power cut cannot take it back.
+"""What of a table's log is on disk. Our own commits are durable when they return (`lake/tablelog.py`); what the library
+writes (the first entry of a table, new columns, checkpoints) it does not sync, and older releases left entries so.
 
-Order: a data file is synced before an entry names it (`lake/files.py`); the entry and its folder before the commit
-returns; entries of others before anything is built on them. An entry that a power cut left empty holds nothing: the
-library takes it for a commit without actions, so its rows are written again from the log.
+Order: a data file is synced before an entry names it (`lake/files.py`), an entry before anybody can see it, all tables
+of a flush before `events`. An entry that a power cut left empty holds nothing: it counts as a commit without actions,
+so its rows are written again from the log.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from lake.transactions import LOG, entry_name
 from schemas.errors import LakeError
 
 _LOOK_BACK = 200
-"""Entries that are synced when a table is opened: what another process may have left unsynced when it died."""
+"""Entries that are synced when a table is opened."""
 
 
 class Durable:
