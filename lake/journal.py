@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from artifacts.folder import Folder, Stored
-from lake.transactions import LOG, entry_name
+from lake.transactions import LOG, actions_of, entry_name
 
 _ENTRY = re.compile(rf"{LOG}/(\d{{20}})\.json")
 _CHECKPOINT = re.compile(rf"{LOG}/(\d{{20}})\.checkpoint\.parquet")
@@ -41,7 +40,7 @@ def list_table(folder: Folder) -> Listing:
 
 def read_entry(folder: Folder, version: int) -> list[dict[str, Any]]:
     """Its actions. Raises OSError or ValueError."""
-    lines = [json.loads(line) for line in folder.read(f"{LOG}/{entry_name(version)}").splitlines() if line.strip()]
+    lines = list(actions_of(folder.read(f"{LOG}/{entry_name(version)}")))
     if not lines or not all(isinstance(line, dict) for line in lines):
         raise ValueError("the entry holds no actions")
     return lines

@@ -18,7 +18,7 @@ from artifacts.folder import Folder
 from lake.durable import Durable
 from lake.files import LiveFile, live_files
 from lake.tables import identity_in, identity_of, open_table, refuse_newer, table_exists, write_checkpoint
-from lake.transactions import LOG, entry_name, first_line, read_transactions
+from lake.transactions import LOG, actions_of, entry_name, first_line, read_transactions
 from schemas.errors import CommitConflictError, HeadraceError, LakeError
 
 log = logging.getLogger("headrace.lake")
@@ -101,10 +101,7 @@ class TableLog:
                             hint="is the disk full or read-only, or the storage down?") from None
 
     def _apply(self, entry: bytes) -> None:
-        for line in entry.splitlines():
-            if not line.strip():
-                continue
-            action = json.loads(line)
+        for action in actions_of(entry):
             if txn := action.get("txn"):
                 self.transactions[txn["appId"]] = txn["version"]
             elif add := action.get("add"):

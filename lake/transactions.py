@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from artifacts.folder import Folder
 from eventlog.log import TopicPartition
@@ -25,6 +25,13 @@ _TXN = b'{"txn":'
 def entry_name(version: int) -> str:
     """Of a commit, in the folder of the table's log."""
     return f"{version:020d}.json"
+
+
+def actions_of(entry: bytes) -> Iterator[dict[str, Any]]:
+    """What an entry of a table's log says. Raises ValueError where it is none."""
+    for line in entry.splitlines():
+        if line.strip():
+            yield json.loads(line)
 
 
 class Transactions(NamedTuple):

@@ -9,6 +9,7 @@ import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -17,6 +18,7 @@ from consumers.folding import Folding
 from lake import open_lake
 from lake.lake import Lake
 from lake.writer import WriterTable
+from schemas.envelope import Record
 from schemas.errors import LakeError
 from schemas.settings import Settings
 from tests.lake.histories import IDENTITY, Story, flush_of, pour, records_of, rows, whole_story
@@ -152,15 +154,20 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["umount", "--lazy", str(place)], check=True)
 
 
-def test_a_disk_that_is_full_stops_the_flush_and_the_next_one_goes_on(
-        small_disk: Path, artifacts: ArtifactStore, story: Story) -> None:
+def half_told(home: Path, artifacts: ArtifactStore, story: Story) -> tuple[Lake, list[Record], Any]:
+    """A lake with ten events of a story, all of its records, and the flush of those that are left."""
     whole_story(story)
     records = records_of(story.told)
     folding = Folding(artifacts)
-    lake = open_lake(Settings(home=str(small_disk)), artifacts)
+    lake = open_lake(Settings(home=str(home)), artifacts)
     lake.bind(IDENTITY)
     lake.commit(*flush_of(folding, records[:10]))
-    late = flush_of(folding, records[10:])
+    return lake, records, flush_of(folding, records[10:])
+
+
+def test_a_disk_that_is_full_stops_the_flush_and_the_next_one_goes_on(
+        small_disk: Path, artifacts: ArtifactStore, story: Story) -> None:
+    lake, records, late = half_told(small_disk, artifacts, story)
     filler = small_disk / "filler"
     with suppress(OSError), filler.open("wb", buffering=0) as file:
         while True:
@@ -177,13 +184,7 @@ def test_a_disk_that_is_full_stops_the_flush_and_the_next_one_goes_on(
 
 def test_a_folder_that_may_only_be_read_is_read_and_told(
         small_disk: Path, artifacts: ArtifactStore, story: Story) -> None:
-    whole_story(story)
-    records = records_of(story.told)
-    folding = Folding(artifacts)
-    lake = open_lake(Settings(home=str(small_disk)), artifacts)
-    lake.bind(IDENTITY)
-    lake.commit(*flush_of(folding, records[:10]))
-    late = flush_of(folding, records[10:])
+    lake, _, late = half_told(small_disk, artifacts, story)
     subprocess.run(["mount", "-o", "remount,ro", str(small_disk)], check=True)
     with pytest.raises(LakeError, match=r"[Rr]ead-only") as wrong:
         lake.commit(*late)
