@@ -29,7 +29,7 @@ from schemas.events import (
 from schemas.settings import Settings
 from schemas.tokens import pack_ids, pack_logprobs
 from schemas.topics import REQUESTS, SCORES, TRAJECTORIES, partition_for
-from tests.eventlog.tools import TIMEOUT_S
+from tests.eventlog.tools import TIMEOUT_S, audited
 
 AT = 1_700_000_000_123_000
 STARTED = EpisodeStarted(run_id="run", task_id="task", policy="tiny", sandbox=SandboxInfo(backend="process"), at=AT)
@@ -59,17 +59,6 @@ def sound(log: EventLog, episodes: int = 12) -> None:
         event("taken", 0, STARTED, "a"), event("taken", 0, STARTED, "b"),
         event("taken", 1, EpisodeResumed(attempt=1, at=AT), "b"), event("taken", 2, turn(0), "a"),
         event("taken", 2, turn(0), "b"), event("taken", 3, FINISHED, "b"), event("taken", 3, turn(1), "a")]).result()
-
-
-def audited(settings: Settings) -> Audit:
-    inspector = inspect_log(settings)
-    try:
-        audit = Audit(inspector)
-        for _ in audit.run():
-            pass
-        return audit
-    finally:
-        inspector.close()
 
 
 def faults(audit: Audit) -> set[str]:

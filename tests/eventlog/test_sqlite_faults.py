@@ -18,7 +18,6 @@ import apsw
 import pytest
 
 from eventlog import open_log
-from eventlog.audit import Audit
 from eventlog.inspection import inspect_log
 from eventlog.log import EventLog
 from eventlog.sqlite import SqliteLog
@@ -31,7 +30,7 @@ from schemas.events import CancelRequested, DeadLettered
 from schemas.settings import Settings
 from schemas.topics import REQUESTS, TRAJECTORIES
 from tests.conftest import REPOSITORY
-from tests.eventlog.tools import TIMEOUT_S, event, gather, heard, process, read, settle
+from tests.eventlog.tools import TIMEOUT_S, audited, event, gather, heard, process, read, settle
 
 
 def fact(number: int, size: int = 10) -> object:
@@ -41,15 +40,9 @@ def fact(number: int, size: int = 10) -> object:
 
 def whole(settings: Settings) -> int:
     """How many events the audit counts in a log without a fault."""
-    inspector = inspect_log(settings)
-    try:
-        audit = Audit(inspector)
-        for _ in audit.run():
-            pass
-        assert audit.faults == 0, audit.examples
-        return sum(one.events for one in audit.partitions)
-    finally:
-        inspector.close()
+    audit = audited(settings)
+    assert audit.faults == 0, audit.examples
+    return sum(one.events for one in audit.partitions)
 
 
 def fill(log: EventLog, start: int = 0, size: int = 20_000) -> tuple[int, str]:

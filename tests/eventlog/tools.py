@@ -11,6 +11,8 @@ from contextlib import contextmanager
 
 import msgspec
 
+from eventlog.audit import Audit
+from eventlog.inspection import inspect_log
 from eventlog.log import Subscription
 from schemas.envelope import Event, Record, wire_type
 from schemas.ids import new_id
@@ -97,3 +99,15 @@ def heard(running: subprocess.Popen[str]) -> str:
     line = running.stdout.readline()
     assert line, "the process ended without a word"
     return line.strip()
+
+
+def audited(settings: Settings) -> Audit:
+    """The audit of a whole log."""
+    inspector = inspect_log(settings)
+    try:
+        audit = Audit(inspector)
+        for _ in audit.run():
+            pass
+        return audit
+    finally:
+        inspector.close()
