@@ -20,7 +20,7 @@ from sandboxes.environment import PATH, environment_of
 from sandboxes.helper import Channel, Spawner
 from sandboxes.lower import Lower, Lowers
 from sandboxes.readonly import aliases_of, mounts_of
-from sandboxes.sandbox import ExecResult, SandboxSpec
+from sandboxes.sandbox import ExecResult, SandboxSpec, require
 from sandboxes.session import Dialogue, Kind
 from sandboxes.snapshot import store
 from sandboxes.spawner import cgroups
@@ -58,6 +58,7 @@ class BubblewrapBackend:
             ("memory", "pids", "oom") if self._spawner.parents else ())
 
     def acquire(self, spec: SandboxSpec) -> BubblewrapSandbox:
+        require(spec, self.name, self.capabilities)
         try:
             lower = self.lowers.take(spec)
             try:

@@ -28,7 +28,7 @@ from sandboxes.interpreter import NAMES
 from sandboxes.lower import manifest_for
 from sandboxes.output import KILL_BYTES, Stream
 from sandboxes.readonly import mounts_of
-from sandboxes.sandbox import ExecResult, Limits, SandboxSpec, Session
+from sandboxes.sandbox import ExecResult, Limits, SandboxSpec, Session, require
 from sandboxes.workspace import INSIDE, read_file, write_file
 from schemas.errors import SandboxError
 from schemas.ids import new_id
@@ -67,9 +67,7 @@ class ProcessSandbox:
     backend = "process"
 
     def __init__(self, owner: ProcessBackend, spec: SandboxSpec) -> None:
-        if spec.aliases:
-            raise SandboxError("the backend `process` shows the workspace at one path only", kind="unsupported",
-                               value=spec.aliases[0], hint="use the backend bubblewrap")
+        require(spec, owner.name, {*owner.capabilities, "host_network"})
         self.id = new_id()
         self._backend, self._spec = owner, spec
         self._folder = owner.folder.path / self.id

@@ -7,11 +7,13 @@ them from the episode loop. One caller at a time per sandbox.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from pathlib import Path
 from typing import Literal, Protocol
 
 import msgspec
+
+from schemas.errors import SandboxError
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
@@ -26,9 +28,30 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """Processor time of any one process."""
 
 
-class SandboxSpec(msgspec.Struct, frozen=True, kw_only=True):
-    """What to acquire. `workspace` is the digest of a snapshot to restore; null: `files` alone."""
+Network = Literal["none", "host"]
 
+
+class Setup(msgspec.Struct, frozen=True, kw_only=True):
+    """Shell commands that run once; what they leave is a layer, found again by their text, `files` and the image."""
+
+    commands: Sequence[str]
+    files: Mapping[str, bytes] = {}
+    """The workspace that they find. What they make of it is where a workspace starts that names no other."""
+    network: Network = "none"
+    deadline_s: float = 900.0
+    """Of all commands together."""
+
+
+class SandboxSpec(msgspec.Struct, frozen=True, kw_only=True):
+    """What to acquire. `workspace` is the digest of a snapshot to restore; null: what `setup` left, with `files`."""
+
+    image: str = ""
+    """The programs inside, as the backend names them: bubblewrap takes a folder or a tar of a root file system, or the
+    digest of one that it had before; docker an image. Empty: the backend's own. Capability `images`."""
+    setup: Setup | None = None
+    """Capability `setup`."""
+    network: Network = "none"
+    """`host`: the host's own, loopback and abstract sockets with it. Capability `host_network`."""
     files: Mapping[str, bytes] = {}
     workspace: str | None = None
     readonly: Mapping[str, Path] = {}
@@ -40,6 +63,16 @@ class SandboxSpec(msgspec.Struct, frozen=True, kw_only=True):
     owner: str = ""
     """Who leases it (run, episode): what the reaper reads."""
     lease_s: float = 3600.0
+
+
+def require(spec: SandboxSpec, name: str, capabilities: Container[str]) -> None:
+    """Raises SandboxError (kind `unsupported`) where a spec asks for what this backend has not."""
+    asked = {"images": spec.image, "setup": spec.setup, "host_network": spec.network == "host" and "network",
+             "aliases": spec.aliases}
+    for capability, value in asked.items():
+        if value and capability not in capabilities:
+            raise SandboxError(f"the backend `{name}` does not have `{capability}`, which this sandbox asks for",
+                               kind="unsupported", hint="use the backend bubblewrap")
 
 
 class ExecResult(msgspec.Struct, frozen=True, kw_only=True):
@@ -117,6 +150,8 @@ class Backend(Protocol):
     `processes`: when `exec` returns, every process that the command started is dead, however it hid.
     `memory`, `pids`, `oom`: limits for all processes together, and `oom` is told; else each process has rlimits.
     `session`: a shell and a Python that stay. `aliases`: the workspace at further paths.
+    `images`: another root file system than the host's. `setup`: what set-up commands left, kept as a layer.
+    `host_network`: the host's network where the spec asks for it.
     `workspace_limit`: all that it writes is bounded by `workspace_mb`.
     """
 
