@@ -15,14 +15,13 @@ from pathlib import Path
 from artifacts.store import ArtifactStore
 from sandboxes import reaper, script
 from sandboxes.agent import Agent, Run
-from sandboxes.capture import Base, capture, now_ns
+from sandboxes.capture import Base, capture, now_ns, store
 from sandboxes.environment import PATH, environment_of
 from sandboxes.helper import Channel, Spawner
 from sandboxes.lower import Lower, Lowers
 from sandboxes.readonly import aliases_of, mounts_of
 from sandboxes.sandbox import ExecResult, SandboxSpec, require
 from sandboxes.session import Dialogue, Kind
-from sandboxes.snapshot import store
 from sandboxes.spawner import cgroups
 from sandboxes.workspace import read_file, write_file
 from schemas.errors import SandboxError

@@ -3,45 +3,73 @@
 Contents are stored as they are read, so memory is bounded by a block, not by the workspace. A file that is still the
 lower layer's is not read: it has the inode and times that the layer was written with, and they are older than the
 sandbox. Files of the upper layer are read each time: writes through a mapping leave no trace in a tmpfs's times.
+Processes of the workspace may run meanwhile: what vanishes is not in the snapshot, what changes while it is read is
+read again, and told if it goes on changing. Sockets, pipes and devices are left out and told.
 """
 
 from __future__ import annotations
 
+import errno
+import functools
 import os
 import stat
 import time
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
+import msgspec
+
 from artifacts.store import ArtifactStore
-from sandboxes.snapshot import (
+from sandboxes.manifest import (
+    ATTRIBUTE_PREFIX,
     BLOCK_BYTES,
     FOLDER,
+    LIMITS,
     LINK,
+    MAX_ATTRIBUTE_BYTES,
+    MAX_BYTES,
+    MAX_DEPTH,
+    MAX_ENTRIES,
+    MEDIA_TYPE,
+    NAME,
     WHOLE_BYTES,
-    Captured,
+    Attribute,
     Entry,
-    Identity,
     encode,
     entry_of_blocks,
     entry_of_file,
     manifest_of,
 )
+from sandboxes.restore import Identity, Known
 from schemas.errors import SandboxError
 from schemas.ids import digest
 
-MAX_DEPTH = 200
-MAX_ENTRIES = 200_000
-MAX_BYTES = 2 << 30
 _OPEN = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_ATTRIBUTE_PREFIX = ATTRIBUTE_PREFIX.decode()
 _BLOCK = 1 << 20
+_TRIES = 3
 _CLOCK_REALTIME_COARSE = 5
+_MOVED = {errno.ENOENT, errno.ELOOP, errno.EINVAL, errno.ENOTDIR, errno.ESTALE}
+"""A name was not there any more, or not the same kind of thing, when it was opened."""
+
+
+class Captured(NamedTuple):
+    """A workspace as read, its contents stored."""
+
+    manifest: bytes
+    digest: str
+    skipped: list[bytes]
+    """What could not be part of it."""
+    changing: list[bytes]
+    """Files that changed each time while they were read."""
+    read_bytes: int
+    """How much had to be read."""
 
 
 class Base(NamedTuple):
     """The lower layer under a workspace: its files, and when the sandbox over it was made (`now_ns`)."""
 
-    files: Mapping[bytes, tuple[Entry, Identity]]
+    files: Mapping[bytes, Known]
     born_ns: int
 
 
@@ -54,71 +82,161 @@ def now_ns() -> int:
 
 
 def capture(root: int, artifacts: ArtifactStore, base: Base = NO_BASE) -> Captured:
-    """The snapshot of the folder open at `root`, its contents stored. Nothing in it may be running.
+    """The snapshot of the folder open at `root`, its contents stored.
 
     Raises SandboxError (kind `snapshot_limit`) for a workspace that is too deep, too many or too large.
     """
     walk = _Walk(artifacts, base)
     walk.folder(root, b"", 0)
-    manifest = encode(manifest_of(walk.entries))
-    return Captured(manifest, digest(manifest), walk.skipped, walk.read_bytes)
+    manifest = encode(manifest_of(walk.entries + walk.shared(), walk.attributes))
+    return Captured(manifest, digest(manifest), walk.skipped, walk.changing, walk.read_bytes)
+
+
+def store(captured: Captured, artifacts: ArtifactStore) -> str:
+    """The manifest comes last, its contents are there: a manifest in the store can always be restored."""
+    return artifacts.put(captured.manifest, MEDIA_TYPE).digest
 
 
 class _Walk:
     def __init__(self, artifacts: ArtifactStore, base: Base) -> None:
         self.artifacts, self.base = artifacts, base
         self.entries: list[Entry] = []
+        self.attributes: list[Attribute] = []
+        self.several: dict[tuple[int, int], tuple[Entry, list[bytes], list[Attribute]]] = {}
+        """Files with more than one name, by device and inode: read once."""
         self.skipped: list[bytes] = []
-        self.size_bytes = self.read_bytes = 0
+        self.changing: list[bytes] = []
+        self.names = self.size_bytes = self.attribute_bytes = self.read_bytes = 0
 
     def folder(self, descriptor: int, path: bytes, depth: int) -> None:
         # A workspace that its owner may not enter could not be handed out again.
         mode = stat.S_IMODE(os.fstat(descriptor).st_mode) | (0 if path else 0o700)
         self.entries.append(Entry(path, FOLDER, mode))
-        if depth > MAX_DEPTH or len(self.entries) > MAX_ENTRIES:
-            raise _over("workspace is too deep or has too many files", path)
+        self.attributes += self.attributes_of(descriptor, path)
+        if depth > MAX_DEPTH:
+            raise _over("workspace is too deep", path)
         for name in os.listdir(descriptor):
             raw = os.fsencode(name)
-            self.name(descriptor, raw, path + b"/" + raw if path else raw, depth)
+            below = path + b"/" + raw if path else raw
+            self.names += 1
+            if self.names >= MAX_ENTRIES:
+                raise _over("workspace has too many files", below)
+            for _ in range(_TRIES):
+                try:
+                    self.name(descriptor, raw, below, depth)
+                    break
+                except OSError as wrong:
+                    if wrong.errno not in _MOVED:
+                        raise
 
     def name(self, parent: int, name: bytes, path: bytes, depth: int) -> None:
         found = os.stat(name, dir_fd=parent, follow_symlinks=False)
         if stat.S_ISLNK(found.st_mode):
             target = os.readlink(name, dir_fd=parent)
             self.entries.append(Entry(path, LINK, 0o777, len(target), target))
-        elif (unchanged := self.unchanged(path, found)) is not None:
-            self.count(path, found.st_size)
-            self.entries.append(unchanged)
-        elif stat.S_ISREG(found.st_mode) or stat.S_ISDIR(found.st_mode):
-            descriptor = _open(name, parent, stat.S_IMODE(found.st_mode))
+        elif stat.S_ISREG(found.st_mode):
+            if not self.is_known(path, found):
+                descriptor = _open(name, parent, found)
+                try:
+                    self.file(descriptor, path)
+                finally:
+                    os.close(descriptor)
+        elif stat.S_ISDIR(found.st_mode):
+            descriptor = _open(name, parent, found)
             try:
-                if stat.S_ISDIR(found.st_mode):
-                    self.folder(descriptor, path, depth + 1)
-                else:
-                    self.file(descriptor, path, found)
+                self.folder(descriptor, path, depth + 1)
             finally:
                 os.close(descriptor)
         else:
             self.skipped.append(path)
 
-    def file(self, descriptor: int, path: bytes, found: os.stat_result) -> None:
+    def is_known(self, path: bytes, found: os.stat_result) -> bool:
+        """Whether nothing of the file has to be read."""
+        if found.st_nlink > 1 and (several := self.several.get((found.st_dev, found.st_ino))) is not None:
+            several[1].append(path)
+            return True
+        if (known := self.unchanged(path, found)) is None:
+            return False
         self.count(path, found.st_size)
+        self.add(known.entry_at(path), found, [self.counted(Attribute(path, *one)) for one in known.attributes])
+        return True
+
+    def add(self, entry: Entry, found: os.stat_result, attributes: list[Attribute]) -> None:
+        if found.st_nlink > 1:
+            self.several[found.st_dev, found.st_ino] = entry, [entry.path], attributes
+        else:
+            self.entries.append(entry)
+            self.attributes += attributes
+
+    def file(self, descriptor: int, path: bytes) -> None:
+        found, counted = os.fstat(descriptor), 0
+        for _ in range(_TRIES):
+            self.count(path, found.st_size - counted)
+            entry = self.read(descriptor, path, found)
+            before, found, counted = found, os.fstat(descriptor), found.st_size
+            if Identity.of(before) == Identity.of(found):
+                break
+        else:
+            self.changing.append(path)
+        self.add(entry, found, self.attributes_of(descriptor, path))
+
+    def read(self, descriptor: int, path: bytes, found: os.stat_result) -> Entry:
         mode = stat.S_IMODE(found.st_mode)
         if found.st_size > WHOLE_BYTES:
-            entry = entry_of_blocks(path, mode, _blocks(descriptor), self.put)
-        else:
-            entry = entry_of_file(path, mode, read_all(descriptor, found.st_size), self.put)
-        self.entries.append(entry)
-        self.read_bytes += entry.size
+            return entry_of_blocks(path, mode, self.blocks(descriptor, found.st_size), self.put)
+        data = read_at(descriptor, 0, found.st_size)
+        self.read_bytes += len(data)
+        return entry_of_file(path, mode, data, self.put)
 
-    def unchanged(self, path: bytes, found: os.stat_result) -> Entry | None:
-        """The lower layer's entry where the file is still the lower layer's and its content is stored."""
-        if (known := self.base.files.get(path)) is None or not stat.S_ISREG(found.st_mode):
+    def blocks(self, descriptor: int, size: int) -> Iterator[bytes]:
+        for at in range(0, size, BLOCK_BYTES):
+            length = min(BLOCK_BYTES, size - at)
+            if _is_hole(descriptor, at, length):
+                yield _zeros(length)
+                continue
+            data = read_at(descriptor, at, length)
+            self.read_bytes += len(data)
+            yield data
+            if len(data) < length:
+                return
+
+    def unchanged(self, path: bytes, found: os.stat_result) -> Known | None:
+        """What the lower layer knows of a file that is still its own, if all content is stored."""
+        known = self.base.files.get(path)
+        if known is None or Identity.of(found) != known.identity or found.st_ctime_ns >= self.base.born_ns:
             return None
-        entry, identity = known
-        if Identity.of(found) != identity or found.st_ctime_ns >= self.base.born_ns:
-            return None
-        return entry if entry.digest is None or self.artifacts.has(entry.digest) else None
+        return known if all(map(self.artifacts.has, known.entry.parts)) else None
+
+    def attributes_of(self, descriptor: int, path: bytes) -> list[Attribute]:
+        try:
+            names = [name for name in os.listxattr(descriptor) if name.startswith(_ATTRIBUTE_PREFIX)]
+        except OSError as wrong:
+            if wrong.errno == errno.ENOTSUP:
+                return []
+            if wrong.errno == errno.E2BIG:
+                raise _over("file has too many attributes", path) from None
+            raise
+        found = []
+        for name in names:
+            if (value := _attribute(descriptor, name)) is not None:
+                found.append(self.counted(Attribute(path, os.fsencode(name), value)))
+        return found
+
+    def counted(self, one: Attribute) -> Attribute:
+        self.attribute_bytes += len(one.name) + len(one.value)
+        if self.attribute_bytes > MAX_ATTRIBUTE_BYTES:
+            raise _over("workspace has too large attributes", one.path)
+        return one
+
+    def shared(self) -> list[Entry]:
+        """Entries of files with several names: the content goes with the first of those that were found."""
+        found = []
+        for entry, paths, attributes in self.several.values():
+            first, *others = sorted(paths)
+            found.append(msgspec.structs.replace(entry, path=first))
+            found += [Entry(path, NAME, entry.mode, entry.size, first) for path in others]
+            self.attributes += [Attribute(first, one.name, one.value) for one in attributes]
+        return found
 
     def count(self, path: bytes, size: int) -> None:
         self.size_bytes += size
@@ -129,41 +247,66 @@ class _Walk:
         return self.artifacts.put(data).digest
 
 
-def _blocks(descriptor: int) -> Iterator[bytes]:
-    while True:
-        parts, room = [], BLOCK_BYTES
-        while room and (part := os.read(descriptor, min(room, _BLOCK))):
-            parts.append(part)
-            room -= len(part)
-        if parts:
-            yield b"".join(parts)
-        if room:
-            return
-
-
-def _open(name: bytes, parent: int, mode: int) -> int:
-    """Open for reading, also what its owner took the right to read from: the mode is put back at once."""
+def _open(name: bytes, parent: int, found: os.stat_result) -> int:
+    """Open what was found, also what its owner took the right to read from: the mode is put back at once."""
     try:
-        return os.open(name, _OPEN, dir_fd=parent)
+        descriptor = os.open(name, _OPEN, dir_fd=parent)
     except PermissionError:
+        mode = stat.S_IMODE(found.st_mode)
         os.chmod(name, mode | 0o500, dir_fd=parent)
         try:
             descriptor = os.open(name, _OPEN, dir_fd=parent)
         finally:
             os.chmod(name, mode, dir_fd=parent)
-        return descriptor
+    if stat.S_IFMT(os.fstat(descriptor).st_mode) != stat.S_IFMT(found.st_mode):
+        os.close(descriptor)
+        raise OSError(errno.ESTALE, "is something else now", name)
+    return descriptor
 
 
-def read_all(descriptor: int, size: int) -> bytes:
-    data = os.read(descriptor, min(size + 1, _BLOCK))
-    if len(data) <= size and size < _BLOCK:
+def _attribute(descriptor: int, name: str) -> bytes | None:
+    """Its value, also of a file that its owner took the right to read from; None if it is gone."""
+    try:
+        return os.getxattr(descriptor, name)
+    except PermissionError:
+        mode = stat.S_IMODE(os.fstat(descriptor).st_mode)
+        os.fchmod(descriptor, mode | 0o400)
+        try:
+            return os.getxattr(descriptor, name)
+        finally:
+            os.fchmod(descriptor, mode)
+    except OSError as wrong:
+        if wrong.errno == errno.ENODATA:
+            return None
+        raise
+
+
+def _is_hole(descriptor: int, at: int, length: int) -> bool:
+    try:
+        return os.lseek(descriptor, at, os.SEEK_DATA) >= at + length
+    except OSError as wrong:
+        if wrong.errno == errno.ENXIO:  # no data from there on
+            return True
+        raise
+
+
+@functools.lru_cache(1)
+def _zeros(length: int) -> bytes:
+    return bytes(length)
+
+
+def read_at(descriptor: int, at: int, size: int) -> bytes:
+    """At most `size` bytes, though the file may grow meanwhile."""
+    data = os.pread(descriptor, min(size, _BLOCK), at)
+    if len(data) == size or not data:
         return data
-    parts = [data]
-    while part := os.read(descriptor, _BLOCK):
+    parts, end = [data], at + size
+    at += len(data)
+    while at < end and (part := os.pread(descriptor, min(end - at, _BLOCK), at)):
         parts.append(part)
+        at += len(part)
     return b"".join(parts)
 
 
 def _over(what: str, path: bytes) -> SandboxError:
-    return SandboxError(what, kind="snapshot_limit", where=os.fsdecode(path),
-                        hint=f"limits: {MAX_ENTRIES} names, {MAX_BYTES >> 30} GiB, {MAX_DEPTH} folders deep")
+    return SandboxError(what, kind="snapshot_limit", where=os.fsdecode(path), hint=LIMITS)

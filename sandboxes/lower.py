@@ -8,10 +8,11 @@ from pathlib import Path
 import msgspec
 
 from artifacts.store import ArtifactStore
-from sandboxes import snapshot
+from sandboxes.manifest import Manifest, encode, load
 from sandboxes.reaper import remove_tree
+from sandboxes.restore import Known, Owner, restore
 from sandboxes.sandbox import SandboxSpec
-from sandboxes.snapshot import BLOCKS, Entry, Identity, Manifest, Owner
+from sandboxes.snapshot import EMPTY, keep_in, laid_over
 from schemas.ids import digest
 
 IDLE_KEPT = 256
@@ -22,10 +23,10 @@ def manifest_for(spec: SandboxSpec, artifacts: ArtifactStore) -> tuple[str, Mani
     """Digest and manifest of the workspace that a spec asks for, and the content that is not in the store."""
     large: dict[str, bytes] = {}
     if spec.workspace and not spec.files:
-        return spec.workspace, snapshot.load(spec.workspace, artifacts), large
-    base = snapshot.load(spec.workspace, artifacts).entries if spec.workspace else ()
-    manifest = snapshot.manifest_of(snapshot.entries_of(spec.files, snapshot.keep_in(large), base))
-    return digest(snapshot.encode(manifest)), manifest, large
+        return spec.workspace, load(spec.workspace, artifacts), large
+    base = load(spec.workspace, artifacts) if spec.workspace else EMPTY
+    manifest = laid_over(spec.files, keep_in(large), base)
+    return digest(encode(manifest)), manifest, large
 
 
 class Lower(msgspec.Struct):
@@ -34,8 +35,10 @@ class Lower(msgspec.Struct):
     digest: str
     path: Path
     size_bytes: int = 0
-    files: dict[bytes, tuple[Entry, Identity]] = {}
-    """Files as they were written. One in blocks is not among them: its blocks would have to be asked for."""
+    files: dict[bytes, Known] = {}
+    """Files as they were written."""
+    lost: list[bytes] = []
+    """Paths whose attributes the disk did not take."""
     users: int = 0
     ready: threading.Event = msgspec.field(default_factory=threading.Event)
 
@@ -73,12 +76,10 @@ class Lowers:
 
     def _make(self, lower: Lower, manifest: Manifest | None, large: dict[str, bytes]) -> Lower:
         try:
-            manifest = manifest or snapshot.load(lower.digest, self.artifacts)
+            manifest = manifest or load(lower.digest, self.artifacts)
             lower.path.mkdir()
-            written = snapshot.restore(
+            lower.files, lower.lost = restore(
                 manifest, lambda name: large.get(name) or self.artifacts.get(name), lower.path, self.owner)
-            lower.files = {entry.path: (entry, written[entry.path]) for entry in manifest.entries
-                           if entry.path in written and entry.kind != BLOCKS}
             lower.size_bytes = sum(entry.size for entry in manifest.entries)
         except BaseException:
             with self._lock:

@@ -21,13 +21,14 @@ from pathlib import Path
 from typing import Literal
 
 from artifacts.store import ArtifactStore
-from sandboxes import reaper, script, snapshot
-from sandboxes.capture import capture
+from sandboxes import reaper, script
+from sandboxes.capture import capture, store
 from sandboxes.environment import SYSTEM_PATH, environment_of
 from sandboxes.interpreter import NAMES
 from sandboxes.lower import manifest_for
 from sandboxes.output import KILL_BYTES, Stream
 from sandboxes.readonly import mounts_of
+from sandboxes.restore import restore
 from sandboxes.sandbox import ExecResult, Limits, SandboxSpec, Session, require
 from sandboxes.workspace import INSIDE, read_file, write_file
 from schemas.errors import SandboxError
@@ -82,7 +83,7 @@ class ProcessSandbox:
         try:
             (self._folder / "tmp").mkdir(parents=True)
             self._work.mkdir()
-            snapshot.restore(manifest, lambda name: large.get(name) or owner.artifacts.get(name), self._work)
+            restore(manifest, lambda name: large.get(name) or owner.artifacts.get(name), self._work)
             self._workspace = os.open(self._work, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         except OSError as wrong:
             reaper.remove_tree(self._folder)
@@ -132,7 +133,7 @@ class ProcessSandbox:
     def snapshot(self) -> str:
         captured = capture(self._open_folder(), self._backend.artifacts)
         self.skipped = captured.skipped
-        return snapshot.store(captured, self._backend.artifacts)
+        return store(captured, self._backend.artifacts)
 
     def close(self) -> None:
         self._kill_all()

@@ -10,7 +10,7 @@ import errno
 import os
 import stat
 
-from sandboxes.capture import read_all
+from sandboxes.capture import read_at
 
 INSIDE = "/workspace"
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -30,7 +30,7 @@ def read_file(root: int, path: str, limit_bytes: int) -> bytes:
                 raise PermissionError(errno.EACCES, "not a regular file", path)
             if found.st_size > limit_bytes:
                 raise OSError(errno.EFBIG, f"file of {found.st_size} bytes is over the limit of {limit_bytes}", path)
-            return read_all(descriptor, found.st_size)
+            return read_at(descriptor, 0, found.st_size)
         finally:
             os.close(descriptor)
 

@@ -11,7 +11,9 @@ import pytest
 from artifacts.store import DirectoryStore
 from sandboxes import snapshot
 from sandboxes.bubblewrap import BubblewrapBackend, BubblewrapSandbox
-from sandboxes.capture import capture, now_ns
+from sandboxes.capture import capture, now_ns, store
+from sandboxes.manifest import WHOLE_BYTES, load
+from sandboxes.restore import restore
 from sandboxes.sandbox import Backend, SandboxSpec
 
 FILES = {"a/x": b"x" * 9000, "b/x": b"y" * 9000, "small": b"s", "big": bytes(100_000)}
@@ -117,9 +119,9 @@ def test_a_gigabyte_is_never_in_memory_and_holes_stay_holes(tmp_path: Path, arti
         file.write(b"tail")
     root = os.open(folder, os.O_RDONLY)
     tracemalloc.start()
-    taken = snapshot.store(capture(root, artifacts), artifacts)
+    taken = store(capture(root, artifacts), artifacts)
     back = tmp_path / "back"
-    snapshot.restore(snapshot.load(taken, artifacts), artifacts.get, back)
+    restore(load(taken, artifacts), artifacts.get, back)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     os.close(root)
@@ -133,13 +135,13 @@ def test_a_gigabyte_is_never_in_memory_and_holes_stay_holes(tmp_path: Path, arti
 
 
 def test_a_large_file_has_one_digest_however_it_came(tmp_path: Path, artifacts: DirectoryStore) -> None:
-    data = bytes(snapshot.WHOLE_BYTES) + b"more"
+    data = bytes(WHOLE_BYTES) + b"more"
     (tmp_path / "work").mkdir(mode=0o755)
     (tmp_path / "work").chmod(0o755)
     (tmp_path / "work" / "f").write_bytes(data)
     (tmp_path / "work" / "f").chmod(0o644)
     root = os.open(tmp_path / "work", os.O_RDONLY)
-    taken = snapshot.store(capture(root, artifacts), artifacts)
+    taken = store(capture(root, artifacts), artifacts)
     os.close(root)
     assert taken == snapshot.snapshot_digest_of({"f": data})
     assert snapshot.read_file(artifacts, taken, "f", limit_bytes=1 << 30) == data

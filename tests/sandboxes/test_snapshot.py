@@ -9,10 +9,10 @@ import msgspec
 import pytest
 
 from artifacts.store import DirectoryStore
-from sandboxes import snapshot
-from sandboxes.capture import capture
+from sandboxes import manifest, snapshot
+from sandboxes.capture import capture, store
+from sandboxes.manifest import Entry, load
 from sandboxes.sandbox import Backend, Sandbox, SandboxSpec
-from sandboxes.snapshot import Entry
 from schemas.errors import ArtifactError, SandboxError
 from schemas.ids import digest
 from tests.sandboxes.conftest import open_here
@@ -142,7 +142,7 @@ def test_a_snapshot_is_read_without_a_sandbox(artifacts: DirectoryStore, tmp_pat
                          ("loop", "loop"), ("to-in", "in")):
         (folder / name).symlink_to(target)
     root = os.open(folder, os.O_RDONLY)
-    taken = snapshot.store(capture(root, artifacts), artifacts)
+    taken = store(capture(root, artifacts), artifacts)
     os.close(root)
     assert snapshot.read_file(artifacts, taken, "link") == b"{}"
     for path in ("big", "to-in/up"):
@@ -169,7 +169,7 @@ def test_a_snapshot_is_read_without_a_sandbox(artifacts: DirectoryStore, tmp_pat
     [],
 ])
 def test_a_forged_manifest_is_refused(entries: list[Entry], artifacts: DirectoryStore, backend: Backend) -> None:
-    forged = artifacts.put(msgspec.msgpack.encode([snapshot.FORMAT, entries])).digest
+    forged = artifacts.put(msgspec.msgpack.encode([manifest.FORMAT, entries])).digest
     with pytest.raises(SandboxError, match="manifest"):
         backend.acquire(SandboxSpec(workspace=forged))
 
@@ -177,7 +177,7 @@ def test_a_forged_manifest_is_refused(entries: list[Entry], artifacts: Directory
 def test_what_is_no_manifest_is_refused(artifacts: DirectoryStore) -> None:
     for data in (b"", b"\xc1", b"text", msgspec.msgpack.encode(["other", []])):
         with pytest.raises(SandboxError, match="manifest"):
-            snapshot.load(artifacts.put(data).digest, artifacts)
+            load(artifacts.put(data).digest, artifacts)
 
 
 def test_the_form_of_a_manifest_never_changes(artifacts: DirectoryStore) -> None:
