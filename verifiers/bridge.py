@@ -13,11 +13,12 @@ from typing import Any, NamedTuple
 
 from sandboxes.sandbox import ExecResult, Sandbox
 from schemas.errors import VerifierError
-from verifiers.program import ENVIRONMENT, command
+from verifiers.program import ENVIRONMENT, command, request
 
 CANDIDATE = ("verifiers.values", "verifiers.candidate_runner")
 CHECK = ("verifiers.values", "verifiers.check_runner")
 NO_VALUE = {"died": True}
+_INDEX_DIGITS = 10
 START_S = 5.0
 """What an interpreter may take to start on a busy machine, on top of the budget of the calls."""
 
@@ -33,26 +34,26 @@ class Answers(NamedTuple):
 def ask_candidate(sandbox: Sandbox, *, path: str, entry: str, calls: list[dict[str, Any]], deadline_s: float,
                   budget_s: float) -> Answers:
     """Run every call in the candidate's sandbox; one outcome per call, in order."""
-    request = {"path": path, "entry": entry, "calls": calls, "deadline_s": deadline_s, "budget_s": budget_s}
-    result = sandbox.exec(command(*CANDIDATE), stdin=json.dumps(request).encode(), environment=ENVIRONMENT,
+    asked = request(path=path, entry=entry, calls=calls, deadline_s=deadline_s, budget_s=budget_s)
+    result = sandbox.exec(command(*CANDIDATE), stdin=asked, environment=ENVIRONMENT,
                           deadline_s=deadline_s + budget_s + START_S)
     return read_answers(result, len(calls))
 
 
 def read_answers(result: ExecResult, calls: int) -> Answers:
     """The records of the runner. Only the first line was written before the candidate's code could run."""
-    records = [_record(line) for line in result.stdout.split(b"\n")]
-    look = records[0] or {"compiles": False, "error": "said nothing", "findings": []}
-    loads = [record["load"] for record in records[1:] if record and "load" in record]
+    first, *lines = result.stdout.split(b"\n")
+    look = _record(first) or {"compiles": False, "error": "said nothing", "findings": []}
+    loads = [record["load"] for record in map(_record, lines) if record and "load" in record]
     if not loads:
         return Answers(look, _silence(result), [NO_VALUE] * calls)
     if loads[0] is not None:
         return Answers(look, str(loads[0])[:300], [NO_VALUE] * calls)
     found: dict[int, dict[str, Any]] = {}
-    for record in records[1:]:
-        index = record.get("call") if record else None
-        if isinstance(index, int) and not isinstance(index, bool) and record:
-            found[index] = NO_VALUE if index in found else _outcome(record)
+    for line in lines:
+        index, _, said = line.partition(b" ")
+        if index.isdigit() and len(index) < _INDEX_DIGITS:
+            found[int(index)] = NO_VALUE if int(index) in found else _outcome(_record(said) or {})
     return Answers(look, None, [found.get(index, _lost(result)) for index in range(calls)])
 
 
@@ -90,10 +91,9 @@ class Verdict(NamedTuple):
     error: str | None
 
 
-def ask_check(sandbox: Sandbox, request: dict[str, Any], deadline_s: float) -> dict[str, Any] | Verdict:
+def ask_check(sandbox: Sandbox, asked: dict[str, Any], deadline_s: float) -> dict[str, Any] | Verdict:
     """One round of the check: its new calls by key, or its verdict. Raises VerifierError if the check is at fault."""
-    result = sandbox.exec(command(*CHECK), stdin=json.dumps(request).encode(), environment=ENVIRONMENT,
-                          deadline_s=deadline_s)
+    result = sandbox.exec(command(*CHECK), stdin=request(**asked), environment=ENVIRONMENT, deadline_s=deadline_s)
     if result.timed_out or result.oom or result.truncated or result.exit_code != 0:
         raise VerifierError("the check did not end well", where="check sandbox", value={
             "timed_out": result.timed_out, "oom": result.oom, "truncated": result.truncated,

@@ -3,19 +3,22 @@
 The stand-in answers from a table of outcomes that the candidate gave in *its* sandbox; the candidate's code is never
 here, only plain values. A call that is not in the table is noted, and a stand-in value that agrees with everything
 lets the check go on, so that one round finds many calls. Only a round without such a value gives a verdict: every
-assertion is tallied, and a check that asserted nothing has no verdict.
+assertion is tallied, and a check that asserted nothing has no verdict. As in `verifiers.values`, no module is imported
+that takes long.
 """
 
 from __future__ import annotations
 
-import ast
+import _ast as ast
 import builtins
-import json
-import random
+import marshal
 import sys
-from typing import Any
 
 from verifiers import values
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 NEW_CALLS_LIMIT = 2000
 HANDED_OUT_LIMIT = USES_LIMIT = 20_000
@@ -111,21 +114,38 @@ def give(outcome: dict[str, Any]) -> Any:
     name = outcome.get("raised")
     if name in RAISABLE:
         raise getattr(builtins, name)(outcome.get("message", ""))
-    raise CandidateFailed(json.dumps(outcome)[:300])
+    raise CandidateFailed(values.text_of(outcome)[:300])
 
 
-class Tallied(ast.NodeTransformer):
+def tallied(node: Any) -> Any:
     """Every `assert` becomes an entry in the tally: one that fails does not hide the ones after it."""
+    for name in node._fields:
+        value = getattr(node, name, None)
+        if isinstance(value, list):
+            value[:] = [_entry(part) if isinstance(part, ast.Assert) else tallied(part) if isinstance(part, ast.AST)
+                        else part for part in value]
+        elif isinstance(value, ast.AST):
+            tallied(value)
+    return node
 
-    def visit_Assert(self, node: ast.Assert) -> ast.stmt:
-        template = ast.parse(
-            f"try:\n    __tally__.add(CONDITION, {node.lineno})\n"
-            f"except Exception as __wrong__:\n    __tally__.add(False, {node.lineno}, __wrong__)").body[0]
-        assert isinstance(template, ast.Try) and isinstance(template.body[0], ast.Expr)
-        entry = template.body[0].value
-        assert isinstance(entry, ast.Call)
-        entry.args[0] = node.test
-        return ast.copy_location(template, node)
+
+def _entry(node: ast.Assert) -> Any:
+    template = parsed(f"try:\n    __tally__.add(CONDITION, {node.lineno})\n"
+                      f"except Exception as __wrong__:\n    __tally__.add(False, {node.lineno}, __wrong__)").body[0]
+    template.body[0].value.args[0] = node.test
+    return template
+
+
+def parsed(source: str) -> Any:
+    return compile(source, "check", "exec", ast.PyCF_ONLY_AST)
+
+
+def seed_random(request: dict[str, Any]) -> None:
+    """Only where it can be in use: importing it takes as long as most checks."""
+    if "random" in sys.modules or any("random" in request[part] for part in ("preamble", "check")):
+        import random
+
+        random.seed(request["seed"])
 
 
 class Tally:
@@ -150,13 +170,12 @@ def run_check(request: dict[str, Any]) -> dict[str, Any]:
     candidate, tally = Candidate(request["outcomes"]), Tally()
     Unknown.uses = 0
     namespace: dict[str, Any] = {"__name__": "check"}
-    random.seed(request["seed"])
+    seed_random(request)
     error = None
     try:
         exec(compile(request["preamble"], "preamble", "exec"), namespace)
         namespace.update({request["entry"]: candidate, "__tally__": tally})
-        tree = ast.fix_missing_locations(Tallied().visit(ast.parse(request["check"])))
-        exec(compile(tree, "check", "exec"), namespace)
+        exec(compile(tallied(parsed(request["check"])), "check", "exec"), namespace)
         namespace["check"](candidate)
     except EndOfRound:
         pass
@@ -175,5 +194,5 @@ def run_check(request: dict[str, Any]) -> dict[str, Any]:
 def main() -> None:
     out = sys.stdout
     sys.stdout = sys.stderr
-    out.write(json.dumps(run_check(json.loads(sys.stdin.buffer.read()))))
+    out.write(values.text_of(run_check(marshal.loads(sys.stdin.buffer.read()))))
     out.flush()

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
+import marshal
 import sys
 
-from verifiers import candidate_runner
+from verifiers import candidate_runner, values
 
 
 def main() -> None:
-    with open(json.loads(sys.stdin.buffer.read())["path"], "rb") as file:
-        sys.stdout.write(json.dumps(candidate_runner.look_at(file.read(candidate_runner.SOURCE_LIMIT))))
+    with open(marshal.loads(sys.stdin.buffer.read())["path"], "rb") as file:
+        sys.stdout.write(values.text_of(candidate_runner.look_at(file.read(candidate_runner.SOURCE_LIMIT))))

@@ -1,4 +1,5 @@
-"""How values cross a process boundary: tagged JSON, never pickle. Runs on both sides: standard library alone.
+"""How values cross a process boundary: tagged JSON, never pickle. Runs on both sides: standard library alone, and none
+of its modules that take long to import (`json`, `typing`): inside a sandbox that is a third of a verdict.
 
 None, bool, str, list and int/float stand for themselves (JSON tells 1 from 1.0); the rest is an object with one tag.
 A subclass crosses as its base value: its methods, `__eq__` above all, stay behind. What has no form here does not
@@ -8,9 +9,12 @@ cross (Unencodable). Two-way: `decode(encode(value))` is `value`, with the same 
 from __future__ import annotations
 
 import binascii
-import json
 import math
-from typing import Any
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
 
 DEPTH_LIMIT = 100
 NODE_LIMIT = 200_000
@@ -72,16 +76,33 @@ def _encode_container(value: Any, depth: int, budget: _Budget) -> Any:
         budget.spend_hashed(len(value))
     if isinstance(value, set | frozenset):
         items = [_encode(item, depth, budget) for item in set().union(value)]
-        return {"set" if isinstance(value, set) else "frozenset": sorted(items, key=canonical)}
+        return {"set" if isinstance(value, set) else "frozenset": sorted(items, key=repr)}
     if isinstance(value, dict):
         return {"dict": [[_encode(key, depth, budget), _encode(item, depth, budget)]
                          for key, item in dict.items(value)]}
     raise Unencodable(f"a {type(value).__name__} has no encoded form")
 
 
-def canonical(data: Any) -> str:
-    """One text for one encoded value."""
-    return json.dumps(data, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
+def _writer(sort_keys: bool) -> Callable[[Any], str]:
+    """Of JSON in ASCII without NaN: what `json.dumps` stands on."""
+    try:
+        from _json import encode_basestring_ascii, make_encoder
+
+        write = make_encoder(None, _refuse, encode_basestring_ascii, None, ":", ",", sort_keys, False, False)
+        return lambda data: "".join(write(data, 0))
+    except (ImportError, TypeError):  # Another Python than CPython, or one whose encoder is made in another way.
+        from json import dumps
+
+        return lambda data: dumps(data, sort_keys=sort_keys, separators=(",", ":"), allow_nan=False)
+
+
+def _refuse(value: Any) -> Any:
+    raise TypeError(f"a {type(value).__name__} is no plain data")
+
+
+text_of = _writer(sort_keys=False)
+canonical = _writer(sort_keys=True)
+"""One text for one encoded value."""
 
 
 def decode(data: Any) -> Any:
@@ -134,10 +155,10 @@ def _bytes(text: Any) -> bytes:
     return binascii.a2b_base64(text, strict_mode=True)
 
 
-_SCALARS: dict[str, Any] = {
+_SCALARS: dict[str, Callable[[Any], Any]] = {
     "int": lambda body: int(body, 16), "float": _real, "bytes": _bytes,
     "bytearray": lambda body: bytearray(_bytes(body)), "complex": lambda body: complex(float(body[0]), float(body[1]))}
-_SERIES: dict[str, Any] = {"tuple": tuple, "set": set, "frozenset": frozenset}
+_SERIES: dict[str, Callable[[Any], Any]] = {"tuple": tuple, "set": set, "frozenset": frozenset}
 
 
 def same(got: Any, want: Any, tolerance: float = 0.0) -> bool:

@@ -90,7 +90,8 @@ for descriptor in range(1, 64):
         os.write(descriptor, b''.join(
             json.dumps(line).encode() + b"\\n" for line in (
                 {"load": None}, {"passed": 3, "total": 3, "failures": [], "error": None, "calls": 3}, {"verdict": "ok"},
-                {"call": 0, "passed": True}, {"call": 1, "value": True}, {"call": True, "value": 6})))
+                {"call": 0, "passed": True}, {"call": 1, "value": True}, {"call": True, "value": 6}))
+                 + b'1 {"value": true}\n-1 {"value": 6}\n0 {"passed": true}\n')
     except OSError:
         pass
 """
@@ -99,6 +100,7 @@ import json
 import sys
 
 json.dumps = lambda *_, **__: '{"call": 0, "value": "anything"}'
+sys.modules["verifiers.values"].text_of = lambda _: '{"value": "anything"}'
 sys.modules["verifiers.values"].encode = lambda value: {"tuple": []}
 builtins.isinstance = lambda *_: True
 """
@@ -285,13 +287,12 @@ def said(*lines: str) -> ExecResult:
 
 def test_answers_are_read_as_untrusted_text() -> None:
     look = '{"compiles": true, "findings": []}'
-    answers = read_answers(said(look, '{"load": null}', '{"call": 0, "value": 6}', '{"call": 1, "value": 1}',
-                                '{"call": 1, "value": 20}', '{"call": 2}', '{"call": 4, "timeout": true}',
-                                "[" * 5000), 5)
+    answers = read_answers(said(look, '{"load": null}', '0 {"value": 6}', '1 {"value": 1}', '1 {"value": 20}', "2 {}",
+                                '4 {"timeout": true}', "[" * 5000, "3", "3" * 5000 + " {}", '-0 {"value": 1}'), 5)
     assert answers.outcomes == [{"value": 6}, {"died": True}, {"died": True}, {"died": True}, {"timeout": True}]
     assert read_answers(said(look), 2).load == "ended while loading (exit code 0)"
     assert read_answers(said("", "x"), 2).outcomes == [{"died": True}] * 2
-    failed = said(look, '{"load": "NameError: x"}', '{"load": null}', '{"call": 0, "value": 6}')
+    failed = said(look, '{"load": "NameError: x"}', '{"load": null}', '0 {"value": 6}')
     assert read_answers(failed, 1).outcomes == [{"died": True}]
 
 
