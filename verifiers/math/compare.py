@@ -9,6 +9,8 @@ import re
 from fractions import Fraction
 from typing import Any
 
+from verifiers.math.numeric import differ, same_complex, same_over_reals
+
 SHOWN = 500
 _SYMBOLIC_DIGITS = 40
 
@@ -68,7 +70,9 @@ def _same(want: Any, got: Any, decimal: str) -> bool:
         got = _right_side(got)
         if got is None:
             return False
-    return bool(verify(want, got, timeout_seconds=None, raise_on_error=False, allow_set_relation_comp=True))
+    if verify(want, got, timeout_seconds=None, raise_on_error=False, allow_set_relation_comp=True):
+        return not differ(want, got)
+    return same_complex(want, got) or same_over_reals(want, got)
 
 
 def _is_claim(value: Any) -> bool:
@@ -78,7 +82,9 @@ def _is_claim(value: Any) -> bool:
 
 
 def _right_side(claim: Any) -> Any:
-    """What `x = 3` says of x; None: it says nothing of one letter, as `1 + 1 = 3`."""
+    """What `x = 3` says of x, and what a right calculation such as `1 + 2 = 3` comes to; None for other claims."""
+    if claim.lhs.is_number and claim.rhs.is_number:
+        return claim.rhs if claim.lhs.args and not differ(claim.lhs, claim.rhs) else None
     return claim.rhs if claim.lhs.is_Symbol and not claim.rhs.has(claim.lhs) else None
 
 

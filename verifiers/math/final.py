@@ -9,7 +9,9 @@ import re
 TEXT_LIMIT = 16 << 10
 FINAL_LIMIT = 400
 _SAYS = re.compile(r"(?:final answer|answer)(?:\s+is)?\s*[:=]?\s*(?=\S)|(?:answer is)\s*:?\s*", re.IGNORECASE)
-_BOX = re.compile(r"\\f?boxed\s*\{")
+_BOX = re.compile(r"\\(?:boxed|fbox)\s*\{")
+_BARE_BOX = re.compile(r"\\(?:boxed|fbox)(?:\s+|(?=\d))([^\s{}$\\]+)")
+_ONLY_A_BOX = re.compile(r"\\(?:boxed|fbox)\s*\{(.*)\}", re.DOTALL)
 _MARKUP = re.compile(r"\*\*|__(?=\S)|`|^\s*>|<[^<>=]{1,20}>")
 
 
@@ -37,13 +39,21 @@ def final_answer(text: str | None) -> str:
 
 
 def _boxed(text: str) -> str | None:
+    text = _BARE_BOX.sub(lambda found: f"\\boxed{{{found[1]}}}", text)
     boxes, end = [], 0
     for mark in _BOX.finditer(text):
         if mark.start() < end:
             continue  # A box in a box.
         end = _closing(text, mark.end())
-        boxes.append(text[mark.end():end - 1].strip())
+        boxes.append(_unboxed(text[mark.end():end - 1].strip()))
     return _only(boxes, text[end:])
+
+
+def _unboxed(text: str) -> str:
+    """Without boxes around the whole of it."""
+    while (inner := _ONLY_A_BOX.fullmatch(text)) and _closing(text, inner.start(1)) == len(text):
+        text = inner[1].strip()
+    return text
 
 
 def _closing(text: str, start: int) -> int:

@@ -10,6 +10,7 @@ from fractions import Fraction
 from typing import NamedTuple
 
 from verifiers.math.exact import Number, plain_number
+from verifiers.number_words import number_in_words
 
 HEDGES = re.compile(
     r"(?<!\\)\b(?:either|maybe|perhaps|possibly|probably|likely|approximately|approx|about|around|roughly|nearly|"
@@ -40,11 +41,17 @@ _DASHES = dict.fromkeys(map(ord, "‐‑‒–—−"), "-")
 _LATEX = {"\\left": "", "\\right": "", "\\!": "", "\\,": " ", "\\;": " ", "\\:": " ", "\\ ": " ",
           "\\quad": " ",
           "\\displaystyle": "", "\\dfrac": "\\frac", "\\tfrac": "\\frac", "\\cfrac": "\\frac", "\\%": "%", "\\$": "$",
+          "\\varnothing": "\\emptyset ",
           "{,}": ",", "\\degree": "°", "^{\\circ}": "°", "^\\circ": "°", "\\lbrace": "\\{", "\\rbrace": "\\}"}
 _PLAIN = {"**": "^", "≤": "\\le ", "≥": "\\ge ", "<=": "\\le ", ">=": "\\ge ", "≠": "\\ne ", "∞": "\\infty ",
           "π": "\\pi ", "×": "\\times ", "·": "\\cdot ", "÷": "/", "∪": "\\cup ", "∩": "\\cap ", "∅": "\\emptyset ",
-          "∈": "\\in ",          "±": "\\pm ", "θ": "\\theta ", "*": "\\cdot "}
-_NUMERAL = r"-? ?(?:\d[\d,]*(?:\.\d+)?|\.\d+)(?: ?/ ?\d+| \d+/\d+)?(?:[eE][-+]?\d+)?|-?\\frac ?\{?-?\d+\}? ?\{?\d+\}?"
+          "∈": "\\in ", "±": "\\pm ", "θ": "\\theta ", "*": "\\cdot "}
+_NUMERAL = (r"-? ?(?:\d(?:[\d,]*\d)?(?:\.\d+)?|\.\d+)(?: ?/ ?\d+| \d+/\d+)?(?:[eE][-+]?\d+)?"
+            r"|-?\\frac ?\{?-?\d+\}? ?\{?\d+\}?")
+_SET = re.compile(r"\\?\{((?:[^{}]|\{[^{}]*\})*?)\\?\}")
+"""One set alone, not a union of some."""
+_OF_SETS = re.compile(r"\\(?:cup|cap|setminus)(?![a-z])|[∪∩]")
+_ROWS = re.compile(r"\[\s*(\[[^\[\]]+\](?:\s*[,;]\s*\[[^\[\]]+\])*)\s*\]")
 
 
 class Unclear(ValueError):
@@ -83,7 +90,8 @@ def write(text: str, listed: bool = False, beside: str = "") -> Written:
     items = elements(plain)
     if listed:
         return Written(plain, "", None, items=tuple(latex(item) for item in items))
-    if sum(bool(re.search(r"[\d\\]|^[A-Za-z]$|[=<>]", item)) for item in items) > 1:
+    is_set = _SET.fullmatch(plain) and _OF_SETS.search(beside)
+    if not is_set and sum(bool(re.search(r"[\d\\]|^[A-Za-z]$|[=<>]", item)) for item in items) > 1:
         raise Unclear("several answers")
     return _single(plain)
 
@@ -92,14 +100,25 @@ def _single(plain: str) -> Written:
     number = plain_number(plain)
     if number is not None:
         return Written(plain, latex(plain), number)
+    told = _digits_for_words(plain)
     found = re.fullmatch(rf"(?P<before>[^\d\\{{}}^=()\[\]]*?)(?P<number>{_NUMERAL})(?P<after>[^\d\\{{}}^=()\[\]]*"
-                         rf"(?:\^\{{?[23]\}}?)?)", plain)
+                         rf"(?:\^\{{?[23]\}}?)?)", told)
     if found and (value := plain_number(found["number"])) is not None:
         said = _quantity(found["before"], value, found["after"].strip())
         if said is not None:
             number, percent, unit = said
             return Written(plain, latex(found["number"]), number, percent, unit)
     return Written(plain, latex(plain), None)
+
+
+def _digits_for_words(plain: str) -> str:
+    """`seven apples` as `7 apples`; what does not begin with one number in words, and it alone, stays as it is."""
+    words = plain.split(" ")
+    for end in range(len(words), 0, -1):
+        value, rest = number_in_words(" ".join(words[:end])), " ".join(words[end:])
+        if value is not None and not _OPERATORS.search(rest) and not re.search(r"\b(?:or|and)\b|\d", rest):
+            return f"{value} {rest}".strip()
+    return plain
 
 
 def _quantity(before: str, value: Number, after: str) -> tuple[Number, bool, str] | None:
@@ -111,6 +130,8 @@ def _quantity(before: str, value: Number, after: str) -> tuple[Number, bool, str
         before, sign = before[:found.start()].strip(), -1
     percent = bool(re.match(r"(?:%|percent\b|per cent\b)", after))
     after = re.sub(r"^(?:%|percent\b|per cent\b)", "", after).strip()
+    if re.fullmatch(r",(?:\s*[A-Za-z']{2,},?)*", after) and not re.search(r"\bor\b", after):
+        after = ""  # a clause behind the number says nothing of it
     if _OPERATORS.search(before) or _OPERATORS.search(re.sub(r"^(?:square|cubic) ", "", after)):
         return None
     if not re.fullmatch(r"(?:(?:[A-Za-z][A-Za-z',:-]+|[aAI])\s*){0,10}", before):
@@ -154,7 +175,8 @@ def clean(text: str, listed: bool = False) -> str:
     three digits is dropped, but not in brackets, nor where several values are wanted."""
     text = _VULGAR.sub(lambda mark: " " + unicodedata.normalize("NFKC", mark[0]).replace("\u2044", "/"), text)
     text = re.sub("[²³]", lambda mark: "^" + unicodedata.normalize("NFKC", mark[0]), text)
-    text = unicodedata.normalize("NFKC", text.translate(_DASHES))
+    text = "".join(map(_ascii_digit, unicodedata.normalize("NFKC", text.translate(_DASHES))))
+    text = re.sub(r"(?<=\d)(?:\\[,;:!]|\\thinspace)(?=\d{3}(?!\d))", "", text)
     text = re.sub(r"(?<!\\)\$\$?([^$]+)(?<!\\)\$\$?|\\\((.*?)\\\)|\\\[(.*?)\\\]",
                   lambda found: f" {found[1] or found[2] or found[3]} ", text, flags=re.DOTALL)
     for old, new in _LATEX.items():
@@ -166,8 +188,20 @@ def clean(text: str, listed: bool = False) -> str:
     if not listed and not re.search(r"[({\[]", text):
         text = re.sub(r"(?<=\d) ?[xX] ?(?=10 ?\^)", r"\\times ", text)
         text = re.sub(r"(?<![\d,.])(\d{1,3}(?:,\d{3})+)(?![\d,])", lambda found: found[1].replace(",", ""), text)
+        text = re.sub(r"(?<![\d,./] )(?<![\d,./])([1-9]\d{0,2}(?: \d{3})+)(?! ?[\d,/^])",
+                      lambda found: found[1].replace(" ", ""), text)
     text = re.sub(r"(?<![\d.])(\d*)\.(\d{0,9})\\(?:overline|bar)\s*\{(\d{1,9})\}", _repeating, text)
-    return re.sub(r"^=\s*", "", text)
+    return _intervals(re.sub(r"^=\s*", "", text))
+
+
+def _ascii_digit(mark: str) -> str:
+    return str(unicodedata.decimal(mark)) if mark.isdecimal() else mark
+
+
+def _intervals(text: str) -> str:
+    """`]0, 1[` is `(0, 1)`."""
+    return re.sub(r"([\[\]])([^\[\]]*[,;][^\[\]]*)([\[\]])", lambda found: "".join((
+        "(" if found[1] == "]" else "[", found[2].replace(";", ","), ")" if found[3] == "[" else "]")), text)
 
 
 def _repeating(found: re.Match[str]) -> str:
@@ -180,7 +214,7 @@ def _repeating(found: re.Match[str]) -> str:
 
 def elements(plain: str) -> list[str]:
     """Elements of a list: split at commas, semicolons, `and`, `or` outside of brackets; a set's braces are off."""
-    inner = re.fullmatch(r"\\?\{(.*?)\\?\}", plain)
+    inner = _SET.fullmatch(plain)
     body = inner[1] if inner else plain
     parts, depth, start = [], 0, 0
     for found in re.finditer(r"[(\[{]|[)\]}]|[,;]|\s(?:and|or)\s", body):
@@ -205,11 +239,13 @@ def _both_signs(part: str) -> list[str]:
 
 def is_list(plain: str) -> bool:
     """Whether a wanted answer is several values in any order."""
-    return len(elements(plain)) > 1 or bool(re.fullmatch(r"\\?\{.*\}", plain))
+    return len(elements(plain)) > 1 or bool(_SET.fullmatch(plain))
 
 
 def latex(plain: str) -> str:
     """LaTeX of plain notation; LaTeX stays as it is."""
+    if rows := _ROWS.fullmatch(plain):
+        return _matrix(re.findall(r"\[([^\[\]]+)\]", rows[1]))
     for old, new in _PLAIN.items():
         plain = plain.replace(old, new)
     plain = re.sub(r"(?<![A-Za-z\\])(?:infinity|inf|oo)(?![A-Za-z])", r"\\infty ", plain)
@@ -223,3 +259,7 @@ def latex(plain: str) -> str:
     plain = re.sub(r"\^\s*\(([^()]*)\)", r"^{\1}", plain)
     plain = re.sub(r"(?<![\d.}])(\d+) (\d+)/(\d+)(?!\d)", r"(\1+\\frac{\2}{\3})", plain)
     return re.sub(r"(\d(?:\.\d+)?)[eE]([-+]?\d+)(?![\d.])", r"\1\\cdot 10^{\2}", plain).strip()
+
+
+def _matrix(rows: list[str]) -> str:
+    return r"\begin{pmatrix}" + r"\\".join("&".join(map(latex, row.split(","))) for row in rows) + r"\end{pmatrix}"
