@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from artifacts.store import ArtifactStore
 from sandboxes import reaper, script
@@ -20,6 +21,7 @@ from sandboxes.environment import PATH, environment_of
 from sandboxes.helper import Channel, Spawner
 from sandboxes.lower import Lower, Lowers
 from sandboxes.readonly import aliases_of, mounts_of
+from sandboxes.roots import Roots
 from sandboxes.sandbox import ExecResult, SandboxSpec, require
 from sandboxes.session import Dialogue, Kind
 from sandboxes.spawner import cgroups
@@ -27,8 +29,8 @@ from sandboxes.workspace import read_file, write_file
 from schemas.errors import SandboxError
 from schemas.ids import new_id
 
-CAPABILITIES = frozenset({"aliases", "deadline", "files", "network", "non_root", "output_limit", "processes",
-                          "readonly", "session", "snapshot"})
+CAPABILITIES = frozenset({"aliases", "deadline", "files", "host_network", "images", "network", "non_root",
+                          "output_limit", "processes", "readonly", "session", "setup", "snapshot"})
 _DESCRIPTORS = 5 + len(script.SESSIONS)
 _SIGKILLED = 128 + 9
 
@@ -52,6 +54,7 @@ class BubblewrapBackend:
             raise
         reaper.sweep_cgroups(reaper.cgroup_folders(self._spawner.parents))
         self.lowers = Lowers(self.folder.path / "lower", artifacts, self._spawner.owner)
+        self.roots = Roots(root, artifacts, self._spawner.owner, self._acquire)
         self.capabilities = CAPABILITIES.union(
             () if self._spawner.layer_on_disk else ("workspace_limit",),
             ("memory", "pids", "oom") if self._spawner.parents else ())
@@ -59,9 +62,17 @@ class BubblewrapBackend:
     def acquire(self, spec: SandboxSpec) -> BubblewrapSandbox:
         require(spec, self.name, self.capabilities)
         try:
+        return self._acquire(spec)
+
+    def identify(self, image: str) -> str:
+        """What events call an image. Raises SandboxError (kind `image`)."""
+        return self.roots.identify(image)
+
+    def _acquire(self, spec: SandboxSpec, half: Path | None = None) -> BubblewrapSandbox:
             lower = self.lowers.take(spec)
+            spec, root = self.roots.resolve(spec, half)
             try:
-                sandbox = self._start(spec, lower)
+                sandbox = self._start(spec, lower, root)
             except BaseException:
                 self.lowers.release(lower)
                 raise
@@ -71,12 +82,12 @@ class BubblewrapBackend:
             self._open.add(sandbox)
         return sandbox
 
-    def _start(self, spec: SandboxSpec, lower: Lower) -> BubblewrapSandbox:
+    def _start(self, spec: SandboxSpec, lower: Lower, root: dict[str, Any] | None) -> BubblewrapSandbox:
         limits = spec.limits
         name, born_ns = new_id(), now_ns()
         message = {
             "id": name, "lower": str(lower.path), "lease_s": spec.lease_s, "memory_mb": limits.memory_mb,
-            "pids": limits.pids, "workspace_mb": limits.workspace_mb,
+            "pids": limits.pids, "workspace_mb": limits.workspace_mb, "root": root,
             "readonly": mounts_of(spec, self.owner is not None), "aliases": aliases_of(spec)}
         try:
             channel = self._spawner.acquire(message)
@@ -136,6 +147,7 @@ class BubblewrapBackend:
         for path in reaper.cgroup_folders(self._spawner.parents):
             reaper.remove_cgroup(Path(path))
         self.folder.remove()
+        self.roots.close()
 
 
 class BubblewrapSandbox:

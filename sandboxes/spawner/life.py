@@ -10,7 +10,8 @@ import time
 from typing import Any, NamedTuple
 
 from sandboxes.spawner import cgroups, mounts, wire
-from sandboxes.spawner.view import AGENT_FOLDER, WORKSPACE, View, copy_readable
+from sandboxes.spawner.layered import LayeredRoot
+from sandboxes.spawner.view import AGENT_FOLDER, WORKSPACE, Root, View, copy_readable
 
 INSIDE_USER = 1000
 NOBODY = 65534
@@ -65,6 +66,7 @@ class Life:
         """Fresh upper layer over the lower one, read-only mounts, all in the namespace that we are in; the cgroup."""
         host, spec = self.host, self.spec
         self.namespace = mounts.current_namespace()
+        self.view: Root = host.view
         if host.layer_on_disk:
             os.makedirs(f"{host.state}/lives/{self.name}")
             mounts.bind(f"{host.state}/lives/{self.name}", self.folder)
@@ -77,15 +79,16 @@ class Life:
             os.mkdir(path)
             os.chown(path, host.user, host.group)
             os.chmod(path, mode)
-        host.view.furnish(self.folder, lower, host.unprivileged)
-        self.workspace = os.open(host.view.path + WORKSPACE, os.O_RDONLY | os.O_DIRECTORY)
+        view = self.view = self._root()
+        view.furnish(self.folder, lower, host.unprivileged)
+        self.workspace = os.open(view.path + WORKSPACE, os.O_RDONLY | os.O_DIRECTORY)
         for number, (inside, source, copied) in enumerate(spec["readonly"]):
             if copied:
                 copy_readable(source, f"{self.folder}/readonly-{number}")
                 source = f"{self.folder}/readonly-{number}"
-            host.view.bring(source, inside)
+            view.bring(source, inside)
         for alias in spec["aliases"]:
-            host.view.bring(host.view.path + WORKSPACE, alias, mounts.NOSUID | mounts.NODEV)
+            view.bring(view.path + WORKSPACE, alias, mounts.NOSUID | mounts.NODEV)
         if host.parents:
             cgroups.make(host.parents, self.name, spec["memory_mb"], spec["pids"])
 
@@ -94,6 +97,15 @@ class Life:
         host = self.host
         control, agent_end = socket.socketpair()
         sessions = [socket.socketpair() for _ in SESSIONS]
+    def _root(self) -> Root:
+        """What it sees as `/`: the shared view, or one of its own where it has an image, a layer or a network."""
+        host, spec = self.host, self.spec
+        if not spec["root"]:
+            return host.view
+        brought = [(source, inside) for inside, source, _ in spec["readonly"]]
+        brought += [(host.view.path + WORKSPACE, alias) for alias in spec["aliases"]]
+        return LayeredRoot(self.folder, spec["root"], host.view, (host.user, host.group), host.unprivileged, brought)
+
         pipes = [os.pipe(), os.pipe(), os.pipe()]
         (out, out_end), (error, error_end), (info, info_end) = pipes
         stdin = os.memfd_create("stdin")
@@ -134,11 +146,14 @@ class Life:
                 os.setresgid(0, 0, 0)
 
     def _arguments(self) -> list[str]:
-        host = self.host
+        host, root = self.host, self.spec["root"]
+        # Set-up commands are root by name, without any of its capabilities.
+        user = "0" if root and root["half"] else str(INSIDE_USER)
         return [
-            host.bwrap, "--unshare-all", "--unshare-user", "--uid", str(INSIDE_USER), "--gid", str(INSIDE_USER),
+            host.bwrap, "--unshare-all", *(["--share-net"] if root and root["network"] else []),
+            "--unshare-user", "--uid", user, "--gid", user,
             "--hostname", "sandbox", "--new-session", "--as-pid-1", "--cap-drop", "ALL",
-            "--dev-bind", host.view.path, "/", "--proc", "/proc",
+            "--dev-bind", self.view.path, "/", "--proc", "/proc",
             # A user whose host uid is 0 could write there, whatever its capabilities.
             "--ro-bind", "/proc/sys", "/proc/sys",
             *(["--seccomp", str(_SECCOMP)] if host.seccomp >= 0 else []),

@@ -98,15 +98,18 @@ def mount_layer(target: str, size_mb: int) -> None:
     mount("headrace", target, "tmpfs", NOSUID | NODEV, f"mode=0755,nr_inodes=200k,size={size_mb}m")
 
 
-def mount_overlay(lower: str, upper: str, work: str, target: str, unprivileged: bool) -> None:
-    # A descriptor in place of a path: a path may hold the characters that separate options.
-    descriptor = os.open(lower, os.O_RDONLY | os.O_DIRECTORY)
+def mount_overlay(lowers: list[str], upper: str, work: str, target: str, unprivileged: bool) -> None:
+    """The first of `lowers` is the uppermost. Without `upper` nothing can be written."""
+    # Descriptors in place of paths: a path may hold the characters that separate options.
+    held = [os.open(lower, os.O_RDONLY | os.O_DIRECTORY) for lower in lowers]
     try:
-        options = f"lowerdir=/proc/self/fd/{descriptor},upperdir={upper},workdir={work}"
-        mount("headrace", target, "overlay", NOSUID | NODEV,
-              options + (",userxattr" if unprivileged else ",redirect_dir=on"))
+        options = "lowerdir=" + ":".join(f"/proc/self/fd/{descriptor}" for descriptor in held)
+        options += f",upperdir={upper},workdir={work}" if upper else ""
+        options += ",userxattr" if unprivileged else ",redirect_dir=on" if upper else ",redirect_dir=follow"
+        mount("headrace", target, "overlay", NOSUID | NODEV | (0 if upper else RDONLY), options)
     finally:
-        os.close(descriptor)
+        for descriptor in held:
+            os.close(descriptor)
 
 
 def layer_keeps_marks(folder: str, unprivileged: bool) -> bool:

@@ -20,11 +20,41 @@ _DEVICE_LINKS = {"fd": "/proc/self/fd", "stdin": "/proc/self/fd/0", "stdout": "/
 _SEALED = mounts.RDONLY | mounts.NOSUID | mounts.NODEV
 
 
-class View:
-    """`path` is what becomes `/`."""
+class Root:
+    """`path` is what becomes `/`; names can be added in the folder `root`, and show there."""
+
+    root: str
+    path: str
+
+    def bring(self, source: str, inside: str, flags: int = _SEALED) -> None:
+        """Mount a file or folder of the host; its place is made if need be."""
+        make_place(self.root + inside, os.path.isdir(source))
+        mounts.bind(source, self.path + inside)
+        mounts.seal(self.path + inside, flags)
+
+    def furnish(self, layer: str, lower: str, unprivileged: bool) -> None:
+        """What is one sandbox's own: its workspace, temporary folders and terminals."""
+        mounts.mount_overlay([lower], f"{layer}/upper", f"{layer}/work", self.path + WORKSPACE, unprivileged)
+        mounts.bind(f"{layer}/tmp", f"{self.path}/tmp")
+        mounts.bind(f"{layer}/shm", f"{self.path}/dev/shm")
+        mounts.mount("devpts", f"{self.path}/dev/pts", "devpts", mounts.NOSUID | mounts.NOEXEC,
+                     "newinstance,ptmxmode=0666,mode=0620")
+
+
+def make_place(path: str, is_folder: bool) -> None:
+    if os.path.lexists(path):
+        return
+    os.makedirs(path if is_folder else os.path.dirname(path), exist_ok=True)
+    if not is_folder:
+        os.close(os.open(path, os.O_CREAT | os.O_WRONLY | os.O_EXCL))
+
+
+class View(Root):
+    """The host's programs. `programs` are what of the host is mounted: source and path inside."""
 
     def __init__(self, stage: str, setup: dict[str, Any]) -> None:
         self.root, self.path = f"{stage}/root", f"{stage}/view"
+        self.programs: list[tuple[str, str]] = []
         for name in ("", "/etc", "/proc", "/dev", "/dev/shm", "/dev/pts", "/tmp", WORKSPACE, "/opt", PYTHON):
             os.mkdir(self.root + name)
         os.mkdir(self.path)
@@ -37,38 +67,20 @@ class View:
             os.symlink(text, f"{self.root}/dev/{name}")
         mounts.bind(self.root, self.path)
         mounts.seal(self.path, _SEALED)
-        self.bring("/usr", "/usr")
+        self._bring_programs("/usr", "/usr")
         for name in _SYSTEM:
             if os.path.islink(f"/{name}"):
                 os.symlink(os.readlink(f"/{name}"), f"{self.root}/{name}")
             elif os.path.isdir(f"/{name}"):
-                self.bring(f"/{name}", f"/{name}")
+                self._bring_programs(f"/{name}", f"/{name}")
         if source:
-            self.bring(source, target)
+            self._bring_programs(source, target)
         for name in _DEVICES:
             self.bring(f"/dev/{name}", f"/dev/{name}", mounts.NOSUID)
 
-    def bring(self, source: str, inside: str, flags: int = _SEALED) -> None:
-        """Mount a file or folder of the host; its place is made if need be."""
-        self._make_place(inside, os.path.isdir(source))
-        mounts.bind(source, self.path + inside)
-        mounts.seal(self.path + inside, flags)
-
-    def _make_place(self, inside: str, is_folder: bool) -> None:
-        path = self.root + inside
-        if os.path.lexists(path):
-            return
-        os.makedirs(path if is_folder else os.path.dirname(path), exist_ok=True)
-        if not is_folder:
-            os.close(os.open(path, os.O_CREAT | os.O_WRONLY | os.O_EXCL))
-
-    def furnish(self, layer: str, lower: str, unprivileged: bool) -> None:
-        """What is one sandbox's own: its workspace, temporary folders and terminals."""
-        mounts.mount_overlay(lower, f"{layer}/upper", f"{layer}/work", self.path + WORKSPACE, unprivileged)
-        mounts.bind(f"{layer}/tmp", f"{self.path}/tmp")
-        mounts.bind(f"{layer}/shm", f"{self.path}/dev/shm")
-        mounts.mount("devpts", f"{self.path}/dev/pts", "devpts", mounts.NOSUID | mounts.NOEXEC,
-                     "newinstance,ptmxmode=0666,mode=0620")
+    def _bring_programs(self, source: str, inside: str) -> None:
+        self.bring(source, inside)
+        self.programs.append((source, inside))
 
 
 def _make_etc(folder: str) -> None:

@@ -299,7 +299,7 @@ def test_a_sandbox_that_is_given_up_while_it_starts_leaves_nothing(tmp_path: Pat
     before, held = members_of(group), descriptors_of()
     for number in range(20):
         spawner.acquire({"id": str(number), "lower": str(tmp_path), "lease_s": 60, "memory_mb": 64, "pids": 16,
-                         "workspace_mb": 16, "readonly": []}).close()
+                         "workspace_mb": 16, "readonly": [], "aliases": [], "root": None}).close()
         assert members_of(group) == before
     assert descriptors_of() == held
     spawner.close()
