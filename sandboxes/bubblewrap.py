@@ -61,7 +61,6 @@ class BubblewrapBackend:
 
     def acquire(self, spec: SandboxSpec) -> BubblewrapSandbox:
         require(spec, self.name, self.capabilities)
-        try:
         return self._acquire(spec)
 
     def identify(self, image: str) -> str:
@@ -69,8 +68,9 @@ class BubblewrapBackend:
         return self.roots.identify(image)
 
     def _acquire(self, spec: SandboxSpec, half: Path | None = None) -> BubblewrapSandbox:
-            lower = self.lowers.take(spec)
+        try:
             spec, root = self.roots.resolve(spec, half)
+            lower = self.lowers.take(spec)
             try:
                 sandbox = self._start(spec, lower, root)
             except BaseException:
@@ -146,8 +146,8 @@ class BubblewrapBackend:
         self._spawner.close()
         for path in reaper.cgroup_folders(self._spawner.parents):
             reaper.remove_cgroup(Path(path))
-        self.folder.remove()
         self.roots.close()
+        self.folder.remove()
 
 
 class BubblewrapSandbox:

@@ -61,12 +61,12 @@ class Life:
         self.outer = self.inner = self.info = -1
         self.said = b""
         self.ends: list[int] = []
+        self.view: Root = host.view
 
     def prepare(self) -> None:
         """Fresh upper layer over the lower one, read-only mounts, all in the namespace that we are in; the cgroup."""
         host, spec = self.host, self.spec
         self.namespace = mounts.current_namespace()
-        self.view: Root = host.view
         if host.layer_on_disk:
             os.makedirs(f"{host.state}/lives/{self.name}")
             mounts.bind(f"{host.state}/lives/{self.name}", self.folder)
@@ -92,11 +92,6 @@ class Life:
         if host.parents:
             cgroups.make(host.parents, self.name, spec["memory_mb"], spec["pids"])
 
-    def spawn(self) -> None:
-        """Start bubblewrap with the agent in it; `started` follows when it has told the agent's process id."""
-        host = self.host
-        control, agent_end = socket.socketpair()
-        sessions = [socket.socketpair() for _ in SESSIONS]
     def _root(self) -> Root:
         """What it sees as `/`: the shared view, or one of its own where it has an image, a layer or a network."""
         host, spec = self.host, self.spec
@@ -106,6 +101,11 @@ class Life:
         brought += [(host.view.path + WORKSPACE, alias) for alias in spec["aliases"]]
         return LayeredRoot(self.folder, spec["root"], host.view, (host.user, host.group), host.unprivileged, brought)
 
+    def spawn(self) -> None:
+        """Start bubblewrap with the agent in it; `started` follows when it has told the agent's process id."""
+        host = self.host
+        control, agent_end = socket.socketpair()
+        sessions = [socket.socketpair() for _ in SESSIONS]
         pipes = [os.pipe(), os.pipe(), os.pipe()]
         (out, out_end), (error, error_end), (info, info_end) = pipes
         stdin = os.memfd_create("stdin")
