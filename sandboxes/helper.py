@@ -20,6 +20,8 @@ from schemas.errors import SandboxError, UnavailableError
 
 REPLY_S = 30.0
 """No answer of the spawner for this long means that it is stuck."""
+LOWERS_MB = 256
+"""Lower layers that are kept in memory, all together."""
 _START_S = 20.0
 _BOOT = "import sys;sys.path.insert(0,sys.argv.pop());from sandboxes.spawner.loop import run;run()"
 _ROOT = Path(__file__).resolve().parent.parent
@@ -40,24 +42,27 @@ class Spawner:
         self._main, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         flags = ["-I", "-S", *(["-B"] if sys.dont_write_bytecode else [])]
         setup = {"owner": os.getpid(), "lock": folder.lock, "token": folder.token, "state": str(folder.path),
-                 "bwrap": bwrap, "python": interpreter(), "python_names": NAMES, "seccomp": seccomp_filter().hex()}
+                 "bwrap": bwrap, "python": interpreter(), "python_names": NAMES, "seccomp": seccomp_filter().hex(),
+                 "lowers_mb": LOWERS_MB}
         with theirs, (folder.path / "spawner.log").open("ab") as log:
             self.process = subprocess.Popen(
                 [sys.executable, *flags, "-c", _BOOT, json.dumps(setup), str(_ROOT)], stdin=theirs.fileno(),
                 stdout=subprocess.DEVNULL, stderr=log, pass_fds=(folder.lock,), env={"PATH": "/usr/bin:/bin"}, cwd="/",
                 start_new_session=True)  # Ctrl-C is for its owner
         self._main.settimeout(_START_S)
-        hello = self._hello(folder)
+        hello, descriptors = self._hello(folder)
         self._main.settimeout(None)
         self.pid: int = hello["pid"]
         self.owner = (hello["user"], hello["group"]) if os.geteuid() == 0 else None
         self.parents = cgroups.Parents(**hello["cgroups"]) if hello["cgroups"] else None
         self.layer_on_disk: bool = hello["layer_on_disk"]
+        self.lowers = Shelf(descriptors[0], hello["lowers"])
         folder.record(cgroup_folders(self.parents))
 
-    def _hello(self, folder: OwnerFolder) -> dict[str, Any]:
+    def _hello(self, folder: OwnerFolder) -> tuple[dict[str, Any], list[int]]:
+        descriptors: list[int] = []
         try:
-            hello, _ = wire.receive(self._main)
+            hello, descriptors = wire.receive(self._main)
         except TimeoutError:
             hello = {"error": "its helper process does not answer"}
         if hello is None:
@@ -66,7 +71,7 @@ class Spawner:
         if "error" in hello:
             self.close()
             raise UnavailableError(f"sandbox backend `bubblewrap` cannot run: {hello['error']}", hint=HINT)
-        return hello
+        return hello, descriptors
 
     def acquire(self, message: dict[str, Any]) -> Channel:
         """Ask for a sandbox; its own channel. Raises ConnectionError when the spawner is gone."""
@@ -96,6 +101,22 @@ class Spawner:
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()
+
+
+class Shelf:
+    """A folder in the spawner's memory: `path` is our way there, `inside` is the spawner's. Gone when both are."""
+
+    def __init__(self, descriptor: int, inside: str) -> None:
+        self._descriptor = descriptor
+        self.path, self.inside = Path(f"/proc/self/fd/{descriptor}"), inside
+
+    def close(self) -> None:
+        """Whatever is on it must not be used any more: the number may come back as another's."""
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+    __del__ = close
 
 
 class Channel:

@@ -38,6 +38,11 @@ class Host(NamedTuple):
     null: int
 
     @property
+    def lowers(self) -> str:
+        """A tmpfs for lower layers, which the owner fills through a descriptor of it."""
+        return f"{self.stage}/lowers"
+
+    @property
     def user(self) -> int:
         """Who runs bubblewrap: never root, whose mere uid opens /proc/sys for writing, capabilities or not."""
         return os.geteuid() if self.unprivileged else NOBODY

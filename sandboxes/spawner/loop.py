@@ -42,8 +42,11 @@ def main() -> None:
     except OSError as wrong:
         wire.send(main_socket, {"error": f"{wrong.filename or 'its helper process'}: {wrong.strerror}"})
         return
-    wire.send(main_socket, {"pid": pid, "user": host.user, "group": host.group,
-                            "layer_on_disk": host.layer_on_disk, "cgroups": parents._asdict() if parents else None})
+    lowers = os.open(host.lowers, os.O_RDONLY | os.O_DIRECTORY)
+    wire.send(main_socket, {"pid": pid, "user": host.user, "group": host.group, "lowers": host.lowers,
+                            "layer_on_disk": host.layer_on_disk, "cgroups": parents._asdict() if parents else None},
+              [lowers])
+    os.close(lowers)
     _Loop(host, main_socket, watch).run()
 
 
@@ -72,7 +75,9 @@ def _enter(setup: dict[str, Any], unprivileged: bool, parents: cgroups.Parents |
         os.setgroups([])
     held = cgroups.by_descriptor(parents) if parents else None
     stage = mounts.make_stage()
-    os.mkdir(f"{stage}/life")
+    for name in ("life", "lowers"):
+        os.mkdir(f"{stage}/{name}")
+    mounts.mount_layer(f"{stage}/lowers", setup["lowers_mb"])
     return Host(bwrap=setup["bwrap"], stage=stage, state=setup["state"], unprivileged=unprivileged,
                 layer_on_disk=not mounts.layer_keeps_marks(f"{stage}/life", unprivileged), parents=held,
                 view=View(stage, setup), seccomp=_memory_file(bytes.fromhex(setup["seccomp"])), null=null)

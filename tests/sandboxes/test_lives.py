@@ -89,7 +89,7 @@ def test_ctrl_c_does_not_reach_the_spawner(bubblewrap: BubblewrapBackend) -> Non
 
 def test_lower_layers_are_shared_and_bounded(bubblewrap: BubblewrapBackend, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sandboxes.lower.IDLE_KEPT", 3)
-    folder = bubblewrap.folder.path / "lower"
+    folder = bubblewrap.lowers.shelf.path
     spec = SandboxSpec(files={"a": b"same"})
     group = [bubblewrap.acquire(spec) for _ in range(8)]
     assert len(list(folder.iterdir())) == 2  # this one, and the empty one of the opening
