@@ -53,7 +53,7 @@ class BubblewrapBackend:
             self.folder.remove()
             raise
         reaper.sweep_cgroups(reaper.cgroup_folders(self._spawner.parents))
-        self.lowers = Lowers(self.folder.path / "lower", artifacts, self._spawner.owner)
+        self.lowers = Lowers(self.folder.path / "lower", artifacts, self._spawner.owner, self._spawner.lowers)
         self.roots = Roots(root, artifacts, self._spawner.owner, self._acquire)
         self.capabilities = CAPABILITIES.union(
             () if self._spawner.layer_on_disk else ("workspace_limit",),
@@ -70,29 +70,32 @@ class BubblewrapBackend:
     def _acquire(self, spec: SandboxSpec, half: Path | None = None) -> BubblewrapSandbox:
         try:
             spec, root = self.roots.resolve(spec, half)
-            lower = self.lowers.take(spec)
             try:
-                sandbox = self._start(spec, lower, root)
-            except BaseException:
-                self.lowers.release(lower)
-                raise
+                sandbox = self._stand_on(self.lowers.take(spec), spec, root)
+            except ConnectionError:  # the spawner had died, and what it held in memory with it
+                self._restart()
+                sandbox = self._stand_on(self.lowers.take(spec), spec, root)
         except OSError as wrong:
             raise SandboxError(f"sandbox cannot be started: {wrong}", kind="sandbox_start") from None
         with self._lock:
             self._open.add(sandbox)
         return sandbox
 
+    def _stand_on(self, lower: Lower, spec: SandboxSpec, root: dict[str, Any] | None) -> BubblewrapSandbox:
+        try:
+            return self._start(spec, lower, root)
+        except BaseException:
+            self.lowers.release(lower)
+            raise
+
     def _start(self, spec: SandboxSpec, lower: Lower, root: dict[str, Any] | None) -> BubblewrapSandbox:
         limits = spec.limits
         name, born_ns = new_id(), now_ns()
         message = {
-            "id": name, "lower": str(lower.path), "lease_s": spec.lease_s, "memory_mb": limits.memory_mb,
+            "id": name, "lower": lower.inside, "lease_s": spec.lease_s, "memory_mb": limits.memory_mb,
             "pids": limits.pids, "workspace_mb": limits.workspace_mb, "root": root,
             "readonly": mounts_of(spec, self.owner is not None), "aliases": aliases_of(spec)}
-        try:
-            channel = self._spawner.acquire(message)
-        except ConnectionError:
-            channel = self._restarted().acquire(message)
+        channel = self._spawner.acquire(message)
         try:
             environment = environment_of(spec.environment, PATH)
             return BubblewrapSandbox(self, name, spec, lower, channel, environment, born_ns)
@@ -100,11 +103,11 @@ class BubblewrapBackend:
             self._remove_layer(name)
             raise
 
-    def _restarted(self) -> Spawner:
+    def _restart(self) -> None:
         with self._lock:
             if self._spawner.gone():
                 self._spawner = Spawner(self.folder)
-            return self._spawner
+                self.lowers.move(self._spawner.lowers)
 
     @property
     def open_count(self) -> int:
@@ -144,6 +147,7 @@ class BubblewrapBackend:
         for sandbox in list(self._open):
             sandbox.close()
         self._spawner.close()
+        self.lowers.shelf.close()
         for path in reaper.cgroup_folders(self._spawner.parents):
             reaper.remove_cgroup(Path(path))
         self.roots.close()
