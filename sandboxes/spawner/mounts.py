@@ -98,14 +98,17 @@ def mount_layer(target: str, size_mb: int) -> None:
     mount("headrace", target, "tmpfs", NOSUID | NODEV, f"mode=0755,nr_inodes=200k,size={size_mb}m")
 
 
-def mount_overlay(lowers: list[str], upper: str, work: str, target: str, unprivileged: bool) -> None:
-    """The first of `lowers` is the uppermost. Without `upper` nothing can be written."""
+def mount_overlay(lowers: list[str], upper: str, work: str, target: str, unprivileged: bool,
+                  index: bool = False) -> None:
+    """The first of `lowers` is the uppermost. Without `upper` nothing can be written. `index`: a file of several names
+    stays one when it is written to, which the kernel refuses without privilege."""
     # Descriptors in place of paths: a path may hold the characters that separate options.
     held = [os.open(lower, os.O_RDONLY | os.O_DIRECTORY) for lower in lowers]
     try:
         options = "lowerdir=" + ":".join(f"/proc/self/fd/{descriptor}" for descriptor in held)
         options += f",upperdir={upper},workdir={work}" if upper else ""
         options += ",userxattr" if unprivileged else ",redirect_dir=on" if upper else ",redirect_dir=follow"
+        options += ",index=on" if index and not unprivileged else ""
         mount("headrace", target, "overlay", NOSUID | NODEV | (0 if upper else RDONLY), options)
     finally:
         for descriptor in held:

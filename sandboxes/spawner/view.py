@@ -34,7 +34,7 @@ class Root:
 
     def furnish(self, layer: str, lower: str, unprivileged: bool) -> None:
         """What is one sandbox's own: its workspace, temporary folders and terminals."""
-        mounts.mount_overlay([lower], f"{layer}/upper", f"{layer}/work", self.path + WORKSPACE, unprivileged)
+        mounts.mount_overlay([lower], f"{layer}/upper", f"{layer}/work", self.path + WORKSPACE, unprivileged, index=True)
         mounts.bind(f"{layer}/tmp", f"{self.path}/tmp")
         mounts.bind(f"{layer}/shm", f"{self.path}/dev/shm")
         mounts.mount("devpts", f"{self.path}/dev/pts", "devpts", mounts.NOSUID | mounts.NOEXEC,
