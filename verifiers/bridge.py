@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from sandboxes.sandbox import ExecResult, Sandbox
 from schemas.errors import VerifierError
-from verifiers.program import ENVIRONMENT, command, request
+from verifiers.program import ENVIRONMENT, call
 
 CANDIDATE = ("verifiers.values", "verifiers.candidate_runner")
 CHECK = ("verifiers.values", "verifiers.check_runner")
@@ -34,9 +34,8 @@ class Answers(NamedTuple):
 def ask_candidate(sandbox: Sandbox, *, path: str, entry: str, calls: list[dict[str, Any]], deadline_s: float,
                   budget_s: float) -> Answers:
     """Run every call in the candidate's sandbox; one outcome per call, in order."""
-    asked = request(path=path, entry=entry, calls=calls, deadline_s=deadline_s, budget_s=budget_s)
-    result = sandbox.exec(command(*CANDIDATE), stdin=asked, environment=ENVIRONMENT,
-                          deadline_s=deadline_s + budget_s + START_S)
+    argv, stdin = call(*CANDIDATE, path=path, entry=entry, calls=calls, deadline_s=deadline_s, budget_s=budget_s)
+    result = sandbox.exec(argv, stdin=stdin, environment=ENVIRONMENT, deadline_s=deadline_s + budget_s + START_S)
     return read_answers(result, len(calls))
 
 
@@ -93,7 +92,8 @@ class Verdict(NamedTuple):
 
 def ask_check(sandbox: Sandbox, asked: dict[str, Any], deadline_s: float) -> dict[str, Any] | Verdict:
     """One round of the check: its new calls by key, or its verdict. Raises VerifierError if the check is at fault."""
-    result = sandbox.exec(command(*CHECK), stdin=request(**asked), environment=ENVIRONMENT, deadline_s=deadline_s)
+    argv, stdin = call(*CHECK, request=asked)
+    result = sandbox.exec(argv, stdin=stdin, environment=ENVIRONMENT, deadline_s=deadline_s)
     if result.timed_out or result.oom or result.truncated or result.exit_code != 0:
         raise VerifierError("the check did not end well", where="check sandbox", value={
             "timed_out": result.timed_out, "oom": result.oom, "truncated": result.truncated,

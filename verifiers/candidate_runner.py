@@ -12,7 +12,6 @@ import _ast as ast
 import _signal as signal
 import builtins
 import gc
-import marshal
 import os
 import select
 import sys
@@ -32,22 +31,21 @@ TIMEOUT = b'{"timeout":true}'
 _SIGKILL = 9
 
 
-def main() -> None:
-    request = marshal.loads(sys.stdin.buffer.read())
+def main(path: str, entry: str, calls: list[dict[str, Any]], deadline_s: float, budget_s: float) -> None:
     channel = os.dup(1)
     nowhere = os.open(os.devnull, os.O_RDWR)
     for stream in (0, 1, 2):
         os.dup2(nowhere, stream)
-    source = _source(request["path"])
+    source = _source(path)
     send(channel, look_at(source))
-    function, problem = _load(source, request["entry"], request["deadline_s"])
+    function, problem = _load(source, entry, deadline_s)
     send(channel, {"load": problem})
     if function is None:
         return
     gc.freeze()  # Children share these pages until they write to them.
-    end = time.monotonic() + request["budget_s"]
-    for index, call in enumerate(request["calls"]):
-        left = min(request["deadline_s"], end - time.monotonic())
+    end = time.monotonic() + budget_s
+    for index, call in enumerate(calls):
+        left = min(deadline_s, end - time.monotonic())
         write(channel, b"%d %b\n" % (index, _in_child(function, call, left) if left > 0 else TIMEOUT))
 
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import _ast as ast
 import builtins
-import marshal
 import sys
 
 from verifiers import values
@@ -191,8 +190,8 @@ def run_check(request: dict[str, Any]) -> dict[str, Any]:
             "calls": candidate.calls}
 
 
-def main() -> None:
+def main(request: dict[str, Any]) -> None:
     out = sys.stdout
     sys.stdout = sys.stderr
-    out.write(values.text_of(run_check(marshal.loads(sys.stdin.buffer.read()))))
+    out.write(values.text_of(run_check(request)))
     out.flush()

@@ -25,7 +25,12 @@ def source_of(module: str) -> bytes:
     return Path(spec.origin).read_bytes()
 
 
+@functools.cache
+def _digest_of(module: str) -> str:
+    return digest(source_of(module))
+
+
 def code_digest(modules: Sequence[str], configuration: Mapping[str, object] | None = None) -> str:
     """Digest of the modules' source bytes, in the order of their names, and of the configuration."""
-    parts = [(name, digest(source_of(name))) for name in sorted(modules)]
+    parts = [(name, _digest_of(name)) for name in sorted(modules)]
     return digest(json.dumps([parts, configuration or {}], sort_keys=True, separators=(",", ":")).encode())

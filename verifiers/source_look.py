@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import marshal
 import sys
 
 from verifiers import candidate_runner, values
 
 
-def main() -> None:
-    with open(marshal.loads(sys.stdin.buffer.read())["path"], "rb") as file:
+def main(path: str) -> None:
+    with open(path, "rb") as file:
         sys.stdout.write(values.text_of(candidate_runner.look_at(file.read(candidate_runner.SOURCE_LIMIT))))

@@ -21,7 +21,7 @@ import msgspec
 from sandboxes.sandbox import ExecResult, Sandbox
 from schemas.errors import UnavailableError, VerifierError
 from tasks.task import Submission, Task
-from verifiers.program import ENVIRONMENT, FLAGS, command, request
+from verifiers.program import ENVIRONMENT, FLAGS, call
 from verifiers.submitted import NotSubmitted, read_submitted
 from verifiers.verifier import Context, Score
 
@@ -84,8 +84,8 @@ def _hidden(task: Task) -> StdioHidden:
 
 
 def _look_at_python(sandbox: Sandbox, hidden: StdioHidden) -> dict[str, Any]:
-    said = sandbox.exec(command(*SOURCE_LOOK), stdin=request(path=hidden.path), environment=ENVIRONMENT,
-                        deadline_s=10.0)
+    argv, stdin = call(*SOURCE_LOOK, path=hidden.path)
+    said = sandbox.exec(argv, stdin=stdin, environment=ENVIRONMENT, deadline_s=10.0)
     if said.exit_code != 0:
         return {"compiles": False, "findings": [], "error": "the parser did not survive it"}
     look: dict[str, Any] = json.loads(said.stdout)
