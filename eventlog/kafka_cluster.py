@@ -109,15 +109,21 @@ class Cluster:
         if self._changed is not None:
             raise self._another(*self._changed)
 
-    def explain(self, wrong: Exception) -> HeadraceError:
-        """A client's failure, or the deeper reason: that the log was recreated."""
-        try:
-            self.check_same()
-        except LogRecreatedError as recreated:
-            return recreated
-        except kafka.errors.KafkaError:
-            pass  # The broker is away; `wrong` says so.
-        return told_as(wrong, self.setting)
+    def explain(self, wrong: Exception, patience_s: float = 0.0) -> HeadraceError:
+        """A client's failure, or the deeper reason: that the log was recreated. `patience_s` is how long a broker that
+        cannot tell yet is asked again."""
+        deadline = time.monotonic() + patience_s
+        while True:
+            try:
+                self.refuse_another()
+                self.check_same()
+            except LogRecreatedError as recreated:
+                return recreated
+            except kafka.errors.KafkaError:  # The broker is away; `wrong` says so.
+                if time.monotonic() < deadline:
+                    time.sleep(_LOOK_AGAIN_S)
+                    continue
+            return told_as(wrong, self.setting)
 
     def close(self) -> None:
         self.admin.close()

@@ -33,6 +33,8 @@ MAX_POLL_INTERVAL_S = 300.0
 WATCH_S = 10.0
 AWAY_S = 30.0
 """A broker that does not answer for so long is an error of `poll`; shorter absences are ridden out."""
+_KNOWN_S = 10.0
+"""A broker that is just up may refuse to say which it is: a log that lost its end is mostly another log."""
 _SLICE_S = 0.1
 _ASK_MS = 3000
 _SILENT_S = 0.25
@@ -303,7 +305,7 @@ class KafkaSubscription:
                 return LogError("another process took over this member of the group", where=f"group {self._group}",
                                 value=self._member, hint="a static member id belongs to one process at a time")
             case kafka.errors.OffsetOutOfRangeError() | kafka.errors.LogTruncationError():
-                if isinstance(reason := self._cluster.explain(wrong), LogRecreatedError):
+                if isinstance(reason := self._cluster.explain(wrong, _KNOWN_S), LogRecreatedError):
                     return reason
                 return LogError("position lies outside of the log", where=self._cluster.setting, value=str(wrong)[:200],
                                 hint="the log was trimmed or lost its end: it is not what the reader remembers of it")

@@ -1,12 +1,15 @@
 """Appending to Kafka: idempotent, acknowledged by all in-sync replicas, compressed, bounded.
 
-Invariants: a Future is resolved when every record of its append is acknowledged; what is not acknowledged is bounded,
-beyond that `append` blocks; a broker that stays away fails the Futures, it does not grow the memory.
+Invariants: a Future is resolved when every record of its append is acknowledged, and in any case soon after the time
+that a delivery may take; what the client still holds is bounded, beyond that `append` blocks; a broker that stays away
+fails the Futures, it does not grow the memory.
 """
 
 from __future__ import annotations
 
+import itertools
 import threading
+import time
 from collections.abc import Sequence
 from concurrent.futures import Future
 from typing import Any
@@ -14,6 +17,7 @@ from typing import Any
 import kafka
 import kafka.errors
 
+from eventlog.kafka_access import HINT
 from eventlog.kafka_cluster import MESSAGE_BYTES, Cluster, told_as
 from schemas.envelope import Event, Position, to_headers
 from schemas.errors import HeadraceError, LogError, LogRecreatedError, UnavailableError
@@ -24,6 +28,9 @@ _BATCH_BYTES = 1 << 20
 _LINGER_MS = 5
 _REQUEST_MS = 15_000
 _METADATA_MS = 5_000
+_OVERDUE_S = 1.0
+"""How much longer than a delivery may take the client is given to say so itself; it may forget to."""
+_LOOK_S = 0.5
 
 
 class Pending:
@@ -34,7 +41,7 @@ class Pending:
         self.future: Future[list[Position]] = Future()
         # An append is never withdrawn: a cancelled waiter must not leave it unknown whether the event was written.
         self.future.set_running_or_notify_cancel()
-        self.count, self.size = count, size
+        self.count, self.size, self.begun = count, size, time.monotonic()
         self._appender, self._topic = appender, topic
         self._positions: list[Position] = []
         self._open: list[Any] = []
@@ -63,7 +70,8 @@ class Pending:
             else:
                 at = one.value
                 self._positions.append(Position(at.topic, at.partition, at.offset))
-        self._appender.settle(self)
+        if not self._appender.settle(self):
+            return
         if self._failure is not None:
             self.future.set_exception(told_as(self._failure, self._appender.setting))
         else:
@@ -76,10 +84,14 @@ class Appender:
         self._cluster = cluster
         self.changed = threading.Condition()
         self._delivery_s = delivery_s
-        self._pending: set[Pending] = set()
+        self._pending: dict[Pending, None] = {}
+        self._overdue: set[Pending] = set()
         self._bytes = self._events = 0
         self._closed = False
         self._producer = self._start()
+        self._over = threading.Event()
+        self._watch = threading.Thread(target=self._tell_overdue, name="kafka-overdue", daemon=True)
+        self._watch.start()
 
     def _start(self) -> kafka.KafkaProducer:
         settings = self._cluster.client | {
@@ -113,12 +125,41 @@ class Appender:
         pending.wait_for(sent)
         return pending.future
 
-    def settle(self, pending: Pending) -> None:
+    def _end_client(self, patience_s: float) -> None:
+        """Its own way to close gives up half-way when a record is held: of those we have told already."""
+        try:
+            self._producer.close(timeout=patience_s)
+        except kafka.errors.KafkaError:
+            self._producer._sender.force_close()
+            self._producer._sender.join(patience_s)
+            self._producer._closed = True
+
+    def settle(self, pending: Pending) -> bool:
+        """The client is done with it. Returns whether its Future is still to be resolved."""
         with self.changed:
-            self._pending.discard(pending)
+            waited = pending in self._pending
+            self._pending.pop(pending, None)
+            self._overdue.discard(pending)
             self._bytes -= pending.size
             self._events -= pending.count
             self.changed.notify_all()
+        return waited
+
+    def _give_up_on(self, latest: float) -> list[Pending]:
+        with self.changed:
+            late = list(itertools.takewhile(lambda one: one.begun < latest, self._pending))
+            for pending in late:
+                del self._pending[pending]
+                self._overdue.add(pending)
+        return late
+
+    def _tell_overdue(self) -> None:
+        """Fail what the client should have failed by now. What it still holds counts as held until it lets go."""
+        while not self._over.wait(_LOOK_S):
+            for pending in self._give_up_on(time.monotonic() - self._delivery_s - _OVERDUE_S):
+                pending.future.set_exception(UnavailableError(
+                    "Kafka broker does not answer (no acknowledgement)", where=self.setting,
+                    value=f"after {time.monotonic() - pending.begun:.0f} s", hint=HINT))
 
     def deeper(self, failure: Exception, topic: str) -> Exception:
         """On the client's thread, so without asking anyone: a topic that the client no longer knows is gone."""
@@ -133,12 +174,15 @@ class Appender:
             self._closed = True
             self.changed.wait_for(lambda: not self._pending, self._delivery_s + 1)
             abandoned = list(self._pending)
+            self._pending.clear()
+            held = bool(abandoned or self._overdue)
             self.changed.notify_all()
-        self._producer.close(timeout=0 if abandoned else 5)
+        self._over.set()
+        self._watch.join()
+        self._end_client(0 if held else 5)
         for pending in abandoned:
-            if not pending.future.done():
-                pending.future.set_exception(UnavailableError("log was closed before the broker acknowledged",
-                                                              where=self.setting))
+            pending.future.set_exception(UnavailableError("log was closed before the broker acknowledged",
+                                                          where=self.setting))
 
     def _admit(self, pending: Pending) -> None:
         def fits() -> bool:
@@ -152,6 +196,6 @@ class Appender:
                                        hint="check the broker")
             if self._closed:
                 raise LogError("log is closed", where=self.setting)
-            self._pending.add(pending)
+            self._pending[pending] = None
             self._bytes += pending.size
             self._events += pending.count
