@@ -290,7 +290,7 @@ class BubblewrapSandbox:
 
     def _ran_out_of_memory(self) -> bool:
         parents = self._backend.parents
-        kills = cgroups.oom_kills(parents, self.id) if parents else 0
+        kills = cgroups.oom_kills(parents, self._channel.name) if parents else 0
         more, self._oom_kills = kills > self._oom_kills, kills
         return more
 

@@ -120,10 +120,11 @@ class Shelf:
 
 
 class Channel:
-    """Requests about one sandbox, one at a time."""
+    """Requests about one sandbox, one at a time. `name` is what its cgroup is called, once it has started."""
 
     def __init__(self, link: socket.socket) -> None:
         self._link = link
+        self.name = ""
 
     def ask(self, wanted: str) -> list[int]:
         """`start` an agent (descriptors of its ends and of the workspace) or `kill` all processes."""
@@ -145,6 +146,7 @@ class Channel:
             raise SandboxError(f"sandbox cannot be started: {message['error']}", kind="sandbox_start")
         if "closed" in message:
             raise SandboxError("the lease of the sandbox has ended")
+        self.name = message.get("started", self.name)
         return descriptors
 
     def close(self) -> None:

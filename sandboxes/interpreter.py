@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import sys
 from pathlib import Path
@@ -23,6 +24,7 @@ class Interpreter(NamedTuple):
     """Path of the interpreter inside."""
 
 
+@functools.cache
 def interpreter() -> Interpreter:
     base = Path(sys.base_prefix).resolve()
     found = base / "bin" / NAMES[-1]

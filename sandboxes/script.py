@@ -61,7 +61,9 @@ def prologue(limits: Limits, environment: Mapping[str, str], rlimits: bool) -> b
 
     `rlimits`: memory and processes too, where no cgroup limits them.
     """
-    lines = [b"ulimit -c 0", b"ulimit -n 1024", b"ulimit -f %d" % (limits.file_mb * 2048)]
+    # The agent may have been there before its workspace was.
+    lines = [b"cd " + INSIDE.encode(), b"unset OLDPWD", b"ulimit -c 0", b"ulimit -n 1024",
+             b"ulimit -f %d" % (limits.file_mb * 2048)]
     if limits.cpu_seconds is not None:
         lines.append(b"ulimit -t %d" % limits.cpu_seconds)
     if rlimits:

@@ -89,11 +89,13 @@ def by_descriptor(parents: Parents) -> Parents:
     return Parents(parents.version, memory, memory if parents.pids == parents.memory else held(parents.pids))
 
 
-def make(parents: Parents, name: str, memory_mb: int, pids: int) -> None:
+def make(parents: Parents, name: str) -> None:
+    for folder in dict.fromkeys((parents.memory, parents.pids)):
+        os.mkdir(f"{folder}/{name}")
+
+
+def limit(parents: Parents, name: str, memory_mb: int, pids: int) -> None:
     memory, processes = f"{parents.memory}/{name}", f"{parents.pids}/{name}"
-    os.mkdir(memory)
-    if processes != memory:
-        os.mkdir(processes)
     size = str(memory_mb << 20)
     if parents.version == 2:
         _write(f"{memory}/memory.max", size)

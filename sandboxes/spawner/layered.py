@@ -22,7 +22,7 @@ class LayeredRoot(Root):
 
     def __init__(self, folder: str, spec: dict[str, Any], view: View, user: tuple[int, int], unprivileged: bool,
                  brought: list[tuple[str, str]]) -> None:
-        self.root, self.path = f"{folder}/places", f"{folder}/root"
+        self.root, self.path, self.hand = f"{folder}/places", f"{folder}/root", view.hand
         programs = [] if spec["base"] else view.programs
         resolving = [(os.path.realpath(name), name) for name in _RESOLVING if spec["network"] and os.path.exists(name)]
         for name in _FOLDERS:

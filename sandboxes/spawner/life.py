@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import signal
 import socket
@@ -53,14 +54,16 @@ class Host(NamedTuple):
 
 
 class Life:
-    """From acquire to close. `waiting` is the request that has not been answered yet."""
+    """From its namespaces to its end. Nobody's until `claim`; `waiting` is the request that is not answered yet."""
 
-    def __init__(self, name: str, channel: socket.socket, spec: dict[str, Any], host: Host) -> None:
-        self.name, self.channel, self.spec, self.host = name, channel, spec, host
+    def __init__(self, name: str, host: Host) -> None:
+        self.name, self.host = name, host
+        self.channel: socket.socket | None = None
+        self.spec: dict[str, Any] = {}
         self.folder = f"{host.stage}/life"
         """Where this sandbox's layers are, in its own mount namespace; other namespaces have nothing there."""
         self.namespace = self.workspace = -1
-        self.expires = time.monotonic() + float(spec["lease_s"])
+        self.expires = math.inf
         self.waiting = ""
         self.outer_pid = 0
         self.outer = self.inner = self.info = -1
@@ -69,23 +72,44 @@ class Life:
         self.view: Root = host.view
 
     def prepare(self) -> None:
-        """Fresh upper layer over the lower one, read-only mounts, all in the namespace that we are in; the cgroup."""
-        host, spec = self.host, self.spec
+        """What every sandbox has, in the mount namespace that we are in: an empty layer, the cgroup."""
+        host = self.host
         self.namespace = mounts.current_namespace()
         if host.layer_on_disk:
             os.makedirs(f"{host.state}/lives/{self.name}")
             mounts.bind(f"{host.state}/lives/{self.name}", self.folder)
         else:
-            mounts.mount_layer(self.folder, spec["workspace_mb"])
-        lower = spec["lower"]
+            mounts.mount_layer(self.folder, 1)
         os.mkdir(f"{self.folder}/work")
-        for name, mode in (("upper", os.stat(lower).st_mode & 0o7777 | 0o700), ("tmp", 0o1777), ("shm", 0o1777)):
+        for name, mode in (("upper", 0o755), ("tmp", 0o1777), ("shm", 0o1777)):
             path = f"{self.folder}/{name}"
             os.mkdir(path)
             os.chown(path, host.user, host.group)
             os.chmod(path, mode)
         view = self.view = self._root()
-        view.furnish(self.folder, lower, host.unprivileged)
+        view.furnish(self.folder)
+        mounts.spread(view.path)
+        if host.parents:
+            cgroups.make(host.parents, self.name)
+
+    def claim(self, channel: socket.socket, spec: dict[str, Any]) -> None:
+        """Somebody wants it; the request waits."""
+        self.channel, self.spec, self.waiting = channel, spec, "start"
+        self.expires = time.monotonic() + float(spec["lease_s"])
+
+    def fill(self) -> None:
+        """What was asked of this one: limits, workspace, mounts. Its processes see them too, if there are any yet."""
+        host, spec, view = self.host, self.spec, self.view
+        if host.parents:
+            cgroups.limit(host.parents, self.name, spec["memory_mb"], spec["pids"])
+        if host.layer_on_disk:
+            os.rename(f"{host.state}/lives/{self.name}", f"{host.state}/lives/{spec['id']}")
+        else:
+            mounts.resize_layer(self.folder, spec["workspace_mb"])
+        lower = spec["lower"]
+        os.chmod(f"{self.folder}/upper", os.stat(lower).st_mode & 0o7777 | 0o700)
+        mounts.mount_overlay([lower], f"{self.folder}/upper", f"{self.folder}/work", view.path + WORKSPACE,
+                             host.unprivileged, index=True)
         self.workspace = os.open(view.path + WORKSPACE, os.O_RDONLY | os.O_DIRECTORY)
         for number, (inside, source, copied) in enumerate(spec["readonly"]):
             if copied:
@@ -94,20 +118,18 @@ class Life:
             view.bring(source, inside)
         for alias in spec["aliases"]:
             view.bring(view.path + WORKSPACE, alias, mounts.NOSUID | mounts.NODEV)
-        if host.parents:
-            cgroups.make(host.parents, self.name, spec["memory_mb"], spec["pids"])
 
     def _root(self) -> Root:
         """What it sees as `/`: the shared view, or one of its own where it has an image, a layer or a network."""
         host, spec = self.host, self.spec
-        if not spec["root"]:
+        if not spec.get("root"):
             return host.view
         brought = [(source, inside) for inside, source, _ in spec["readonly"]]
         brought += [(host.view.path + WORKSPACE, alias) for alias in spec["aliases"]]
         return LayeredRoot(self.folder, spec["root"], host.view, (host.user, host.group), host.unprivileged, brought)
 
     def spawn(self) -> None:
-        """Start bubblewrap with the agent in it; `started` follows when it has told the agent's process id."""
+        """Start bubblewrap with the agent in it, which has started when it has told the agent's process id."""
         host = self.host
         control, agent_end = socket.socketpair()
         sessions = [socket.socketpair() for _ in SESSIONS]
@@ -151,7 +173,7 @@ class Life:
                 os.setresgid(0, 0, 0)
 
     def _arguments(self) -> list[str]:
-        host, root = self.host, self.spec["root"]
+        host, root = self.host, self.spec.get("root")
         # Set-up commands are root by name, without any of its capabilities.
         user = "0" if root and root["half"] else str(INSIDE_USER)
         return [
@@ -164,24 +186,24 @@ class Life:
             *(["--seccomp", str(_SECCOMP)] if host.seccomp >= 0 else []),
             "--chdir", WORKSPACE, "--info-fd", str(_INFO), "--", "sh"]
 
-    def read_info(self) -> bool:
-        """Read what bubblewrap says about itself; True when it has said all."""
+    def read_info(self) -> int:
+        """Read what bubblewrap says about itself: the agent's process id; 0: not yet said, -1: it says no more.
+
+        The rest of what it says waits in the pipe, which stays open for it.
+        """
         data = os.read(self.info, 4096)
         self.said += data
-        return not data or b"}" in self.said
-
-    def adopt(self) -> bool:
-        """Limit the agent's process and take hold of it; False when bubblewrap never came that far."""
-        os.close(self.info)
-        self.info = -1
         _, found, rest = self.said.partition(b'"child-pid":')
-        if not found:
-            return False
-        pid = int(rest.split(b",")[0].split(b"}")[0])
+        pid, ended, _ = rest.partition(b",")
+        if found and ended:
+            return int(pid)
+        return 0 if data else -1
+
+    def adopt(self, pid: int) -> None:
+        """Limit the agent's process and take hold of it."""
         self.inner = os.pidfd_open(pid)
         if self.host.parents:
             cgroups.join(self.host.parents, self.name, pid)
-        return True
 
     def let_go(self) -> None:
         """Hold nothing of its mounts any longer: the kernel takes them apart when its last process ends."""
@@ -211,7 +233,14 @@ class Life:
 
     def reply(self, message: dict[str, Any], extra: list[int] | None = None) -> None:
         with contextlib.suppress(OSError):
-            wire.send(self.channel, message, extra)
+            if self.channel:
+                wire.send(self.channel, message, extra)
+
+    def hand_over(self) -> None:
+        """It runs: the agent's ends and the workspace are its owner's."""
+        self.waiting = ""
+        self.reply({"started": self.name}, [*self.ends, self.workspace])
+        self.close_ends()
 
     def close_ends(self) -> None:
         while self.ends:
@@ -232,3 +261,6 @@ class Life:
             os.close(self.info)
         if self.host.parents:
             cgroups.remove(self.host.parents, self.name)
+        if self.channel:
+            self.reply({"closed": True})
+            self.channel.close()

@@ -19,6 +19,8 @@ from sandboxes.spawner import cgroups, mounts, wire
 from sandboxes.spawner.life import Host, Life
 from sandboxes.spawner.view import View
 
+AHEAD = 2
+"""So many sandboxes are started before anybody asks for them, while there is nothing else to do."""
 _RESERVED = 16
 _SHUTDOWN_S = 5.0
 
@@ -69,6 +71,7 @@ def _reserve_descriptors() -> int:
 
 def _enter(setup: dict[str, Any], unprivileged: bool, parents: cgroups.Parents | None, null: int) -> Host:
     mounts.split_off()
+    mounts.keep_to_ourselves()
     mounts.mount_own_proc()
     os.umask(0o022)
     if not unprivileged:
@@ -99,20 +102,31 @@ class _Loop:
         self.poll = select.epoll()
         self.calls: dict[int, Callable[[], None]] = {}
         self.lives: set[Life] = set()
+        self.ahead: list[Life] = []
+        """Sandboxes that are nobody's yet; each was started after somebody had taken one, so they cannot pile up."""
+        self.wanted = self.made = 0
+        self.names = str(time.monotonic_ns())
         self.ended = False
         self._watch(main_socket.fileno(), self.accept)
         self._watch(watch, self.end)
 
     def run(self) -> None:
         while not self.ended:
-            self._turn(1.0 if self.lives else None)
+            if self.wanted and not self._turn(0):
+                self.wanted -= 1
+                self._start_ahead()
+            elif not self.wanted:
+                self._turn(1.0 if self.lives else None)
             self._expire()
         self._shut_down()
 
-    def _turn(self, timeout_s: float | None) -> None:
+    def _turn(self, timeout_s: float | None) -> bool:
+        """Take one step; False when there was none to take."""
         # One event at a time: a step may close descriptors, and a number may come back as another's.
-        for descriptor, _ in self.poll.poll(timeout_s, 1):
+        events = self.poll.poll(timeout_s, 1)
+        for descriptor, _ in events:
             self.calls[descriptor]()
+        return bool(events)
 
     def end(self) -> None:
         self.ended = True
@@ -131,9 +145,21 @@ class _Loop:
         if message is None:
             self.end()
             return
-        life = Life(message["id"], socket.socket(fileno=descriptors[0]), message, self.host)
+        channel = socket.socket(fileno=descriptors[0])
+        life = self.ahead.pop(0) if self.ahead and not message["root"] else self._new()
+        life.claim(channel, message)
         self.lives.add(life)
-        self._watch(life.channel.fileno(), lambda: self._guard(life, self.request))
+        self.wanted = AHEAD - len(self.ahead)
+        self._watch(channel.fileno(), lambda: self._guard(life, lambda life: self.request(life, channel)))
+        self._guard(life, self._begin)
+
+    def _new(self) -> Life:
+        self.made += 1
+        return Life(f"{self.names}-{self.made}", self.host)
+
+    def _start_ahead(self) -> None:
+        life = self._new()
+        self.ahead.append(life)
         self._guard(life, self._begin)
 
     def _guard(self, life: Life, step: Callable[[Life], None]) -> None:
@@ -146,44 +172,44 @@ class _Loop:
             self._end(life)
 
     def _begin(self, life: Life) -> None:
-        mounts.split_off()
+        """Whatever it lacks of what it is to have, in its mount namespace."""
         try:
-            life.prepare()
-            self._start(life)
+            if life.namespace < 0:
+                mounts.split_off()
+                life.prepare()
+            else:
+                mounts.go_to(life.namespace)
+            if life.outer < 0:
+                self._start(life)
+            if life.workspace < 0 and life.channel:
+                life.fill()
         finally:
             mounts.go_to(self.home)
-
-    def _start_again(self, life: Life) -> None:
-        mounts.go_to(life.namespace)
-        try:
-            self._start(life)
-        finally:
-            mounts.go_to(self.home)
+        if life.waiting and life.inner >= 0:
+            life.hand_over()
 
     def _start(self, life: Life) -> None:
         life.spawn()
-        life.waiting = "start"
         self._watch(life.info, lambda: self._guard(life, self.informed))
         self._watch(life.outer, lambda: self._guard(life, self.exited))
 
     def informed(self, life: Life) -> None:
-        if not life.read_info():
+        pid = life.read_info()
+        if not pid:
             return
         self._forget(life.info)
-        if not life.adopt():
+        if pid < 0:
             return  # its end will tell
-        if life.waiting != "start":  # its end was asked for meanwhile
+        life.adopt(pid)
+        if life.waiting == "start":
+            life.hand_over()
+        elif life.waiting:  # its end was asked for meanwhile
             life.kill()
-            return
-        life.waiting = ""
-        life.reply({"started": True}, [*life.ends, life.workspace])
-        life.close_ends()
 
     def exited(self, life: Life) -> None:
         waiting, life.waiting = life.waiting, ""
         self._forget(life.outer)
-        if life.info >= 0:
-            self._forget(life.info)
+        self._forget(life.info)
         status = life.reap()
         if waiting == "start":
             life.reply({"error": life.complaint() or f"bubblewrap ended with status {status}"})
@@ -192,12 +218,16 @@ class _Loop:
             life.reply({"killed": True})
         elif waiting == "close":
             self._dispose(life)
+        elif not life.channel:
+            print(f"spawner: {life.name}: ended: {life.complaint()}", file=sys.stderr, flush=True)
+            self._end(life)
 
-    def request(self, life: Life) -> None:
-        message, _ = wire.receive(life.channel)
+    def request(self, life: Life, channel: socket.socket) -> None:
+        message, _ = wire.receive(channel)
         wanted = message["do"] if message else "close"
         if wanted == "start":
-            self._start_again(life)
+            life.waiting = wanted
+            self._begin(life)
         elif wanted == "close":
             self._end(life)
         elif life.outer >= 0:
@@ -210,7 +240,11 @@ class _Loop:
         """Kill what runs, then take everything away."""
         if life.waiting == "close":
             return
-        self._forget(life.channel.fileno())
+        if life.channel:
+            self._forget(life.channel.fileno())
+        elif life in self.ahead:
+            self.ahead.remove(life)
+        self.lives.add(life)
         life.waiting = "close"
         life.let_go()
         if life.outer >= 0:
@@ -221,8 +255,6 @@ class _Loop:
     def _dispose(self, life: Life) -> None:
         self.lives.discard(life)
         life.dispose()
-        life.reply({"closed": True})
-        life.channel.close()
 
     def _expire(self) -> None:
         now = time.monotonic()
@@ -232,7 +264,7 @@ class _Loop:
     def _shut_down(self) -> None:
         """Sandboxes are told that they end; what is left after a while, the end of this process ends."""
         self._forget(self.main.fileno())
-        for life in list(self.lives):
+        for life in [*self.lives, *self.ahead]:
             self._end(life)
         deadline = time.monotonic() + _SHUTDOWN_S
         while any(life.outer >= 0 for life in self.lives) and time.monotonic() < deadline:

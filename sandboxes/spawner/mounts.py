@@ -10,7 +10,7 @@ from __future__ import annotations
 import ctypes
 import os
 
-RDONLY, NOSUID, NODEV, NOEXEC, _REMOUNT, _BIND, _REC, _PRIVATE = 1, 2, 4, 8, 32, 4096, 16384, 1 << 18
+RDONLY, NOSUID, NODEV, NOEXEC, _REMOUNT, _BIND, _REC, _PRIVATE, _SHARED = 1, 2, 4, 8, 32, 4096, 16384, 1 << 18, 1 << 20
 _NEWNS, _NEWUSER, _NEWPID, _DETACH = 0x00020000, 0x10000000, 0x20000000, 2
 _MOUNT_SETATTR, _AT_FDCWD, _AT_RECURSIVE = 442, -100, 0x8000
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -66,9 +66,18 @@ def leave_host() -> bool:
 
 
 def split_off() -> None:
-    """A copy of this mount namespace, for us alone, from which nothing spreads."""
+    """A copy of this mount namespace, for us alone. What is private stays so."""
     _check(_libc.unshare(_NEWNS), "namespaces are refused")
+
+
+def keep_to_ourselves() -> None:
+    """No mount spreads into this namespace, or out of it."""
     mount("none", "/", None, _REC | _PRIVATE)
+
+
+def spread(target: str) -> None:
+    """What is mounted below `target` from now on is also seen in copies of this namespace that are made of it."""
+    mount("none", target, None, _REC | _SHARED)
 
 
 def current_namespace() -> int:
@@ -96,6 +105,10 @@ def make_stage() -> str:
 def mount_layer(target: str, size_mb: int) -> None:
     """A size-limited tmpfs: all that one sandbox may write."""
     mount("headrace", target, "tmpfs", NOSUID | NODEV, f"mode=0755,nr_inodes=200k,size={size_mb}m")
+
+
+def resize_layer(target: str, size_mb: int) -> None:
+    mount("headrace", target, None, NOSUID | NODEV | _REMOUNT, f"size={size_mb}m")
 
 
 def mount_overlay(lowers: list[str], upper: str, work: str, target: str, unprivileged: bool,

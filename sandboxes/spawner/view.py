@@ -21,20 +21,27 @@ _SEALED = mounts.RDONLY | mounts.NOSUID | mounts.NODEV
 
 
 class Root:
-    """`path` is what becomes `/`; names can be added in the folder `root`, and show there."""
+    """`path` is what becomes `/`; names can be added in the folder `root`, and show there. `hand` holds a mount for a
+    moment."""
 
     root: str
     path: str
+    hand: str
 
     def bring(self, source: str, inside: str, flags: int = _SEALED) -> None:
-        """Mount a file or folder of the host; its place is made if need be."""
-        make_place(self.root + inside, os.path.isdir(source))
-        mounts.bind(source, self.path + inside)
-        mounts.seal(self.path + inside, flags)
+        """Mount a file or folder of the host; its place is made if need be. Wherever it spreads it has its flags."""
+        is_folder = os.path.isdir(source)
+        make_place(self.root + inside, is_folder)
+        hand = f"{self.hand}/{'folder' if is_folder else 'file'}"
+        mounts.bind(source, hand)
+        try:
+            mounts.seal(hand, flags)
+            mounts.bind(hand, self.path + inside)
+        finally:
+            mounts.detach(hand)
 
-    def furnish(self, layer: str, lower: str, unprivileged: bool) -> None:
-        """What is one sandbox's own: its workspace, temporary folders and terminals."""
-        mounts.mount_overlay([lower], f"{layer}/upper", f"{layer}/work", self.path + WORKSPACE, unprivileged, index=True)
+    def furnish(self, layer: str) -> None:
+        """What is one sandbox's own, whatever is asked of it: temporary folders and terminals."""
         mounts.bind(f"{layer}/tmp", f"{self.path}/tmp")
         mounts.bind(f"{layer}/shm", f"{self.path}/dev/shm")
         mounts.mount("devpts", f"{self.path}/dev/pts", "devpts", mounts.NOSUID | mounts.NOEXEC,
@@ -53,7 +60,9 @@ class View(Root):
     """The host's programs. `programs` are what of the host is mounted: source and path inside."""
 
     def __init__(self, stage: str, setup: dict[str, Any]) -> None:
-        self.root, self.path = f"{stage}/root", f"{stage}/view"
+        self.root, self.path, self.hand = f"{stage}/root", f"{stage}/view", f"{stage}/hand"
+        os.makedirs(f"{self.hand}/folder")
+        make_place(f"{self.hand}/file", False)
         self.programs: list[tuple[str, str]] = []
         for name in ("", "/etc", "/proc", "/dev", "/dev/shm", "/dev/pts", "/tmp", WORKSPACE, "/opt", PYTHON):
             os.mkdir(self.root + name)
@@ -103,6 +112,10 @@ def _make_etc(folder: str) -> None:
     os.mkdir(f"{folder}/headrace")
     _copy(os.path.realpath("/bin/sh"), f"{folder}/headrace/sh")
     os.chmod(f"{folder}/headrace/sh", 0o111)
+
+
+def _touch(path: str) -> None:
+    os.close(os.open(path, os.O_CREAT | os.O_WRONLY | os.O_EXCL | os.O_CLOEXEC))
 
 
 def _copy(source: str, target: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import select
 from pathlib import Path
@@ -43,8 +44,16 @@ def wait_for_end(pids: list[int], deadline_s: float = 20.0) -> None:
         assert ended, f"process {pid} is still there"
 
 
+def wait_for_lock(path: Path) -> None:
+    """Wait until no process holds it: a child of the dead may be on its way to its `exec` still."""
+    descriptor = os.open(path, os.O_RDWR)
+    fcntl.flock(descriptor, fcntl.LOCK_EX)
+    os.close(descriptor)
+
+
 def mounts_of(pid: int | str = "self") -> list[str]:
-    return Path(f"/proc/{pid}/mountinfo").read_text().splitlines()
+    """Those of a container engine beside us come and go as it likes."""
+    return [line for line in Path(f"/proc/{pid}/mountinfo").read_text().splitlines() if "docker" not in line]
 
 
 def cgroups_of(token: str) -> list[Path]:

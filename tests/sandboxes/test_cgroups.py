@@ -19,7 +19,8 @@ def test_made_joined_limited_and_removed() -> None:
         pytest.skip("no cgroup can be made here: rlimits stand in")
     try:
         assert cgroups.make_parents(token) == parents  # a spawner that is started again finds them
-        cgroups.make(parents, "one", 64, 10)
+        cgroups.make(parents, "one")
+        cgroups.limit(parents, "one", 64, 10)
         with subprocess.Popen(["sleep", "60"]) as child:
             cgroups.join(parents, "one", child.pid)
             for folder in (parents.memory, parents.pids):
@@ -28,7 +29,7 @@ def test_made_joined_limited_and_removed() -> None:
         assert Path(parents.pids, "one", "pids.max").read_text() == "10\n"
         assert cgroups.oom_kills(parents, "one") == 0
         held = cgroups.by_descriptor(parents)
-        cgroups.make(held, "two", 64, 10)
+        cgroups.make(held, "two")
         assert Path(parents.memory, "two").is_dir()
         for name in ("one", "two"):
             cgroups.remove(held, name)
