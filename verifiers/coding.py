@@ -15,6 +15,7 @@ Programs that read and write texts, in Python or C, with `task.hidden["stdio"]`:
 
 from __future__ import annotations
 
+import functools
 import time
 from collections.abc import Mapping
 from typing import Any
@@ -108,14 +109,14 @@ def _by_check(hidden: CodingHidden, candidate: Sandbox, context: Context) -> Sco
 
     The candidate's budget is for all rounds: one that is slow on purpose gets a 0, not a verifier out of time.
     """
-    checking = context.sandboxes.acquire(SandboxSpec(owner="verify:check", limits=Limits(output_kb=4096)))
+    checking = functools.cache(lambda: context.sandboxes.acquire(
+        SandboxSpec(owner="verify:check", limits=Limits(output_kb=4096))))
     outcomes: dict[str, Any] = {}
     answers: Answers | None = None
     left_s = hidden.budget_s
     for _ in range(ROUNDS_LIMIT):
-        request = {"preamble": hidden.preamble, "check": hidden.check, "entry": hidden.entry, "outcomes": outcomes,
-                   "seed": context.seed}
-        said = ask_check(checking, request, hidden.budget_s)
+        said = ask_check(checking, {"preamble": hidden.preamble, "check": hidden.check, "entry": hidden.entry,
+                                    "outcomes": outcomes, "seed": context.seed}, hidden.budget_s)
         if isinstance(said, Verdict):
             return _by_verdict(hidden, said, answers, len(outcomes))
         if not said:
