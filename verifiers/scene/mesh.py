@@ -8,13 +8,14 @@ dropped and counted. Nothing else is repaired.
 
 from __future__ import annotations
 
-import itertools
 from array import array
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+
+from verifiers.scene.polygons import TooManyCorners, cut
 
 Point = tuple[float, float, float]
 Floats = npt.NDArray[np.float64]
@@ -81,17 +82,23 @@ class Builder:
         return self.points - 1
 
     def face(self, corners: Sequence[int]) -> None:
-        """A polygon as a fan of triangles."""
+        """A polygon, as triangles."""
         if len(corners) < 3:
             raise MeshError("a face has fewer than three corners")
         count = self.points
         for corner in corners:
             if not 0 <= corner < count:
                 raise MeshError(f"a face names vertex {corner} of {count}")
-        for second, third in itertools.pairwise(corners[1:]):
-            self._corners.extend((corners[0], second, third))
-        if self.triangles > self.max_triangles:
+        if self.triangles + len(corners) - 2 > self.max_triangles:
             raise MeshError(f"more than {self.max_triangles} triangles")
+        if len(corners) == 3:
+            self._corners.extend(corners)
+            return
+        try:
+            triangles = cut([self._numbers[3 * corner:3 * corner + 3] for corner in corners])
+        except TooManyCorners as wrong:
+            raise MeshError(str(wrong)) from None
+        self._corners.extend(corners[at] for triangle in triangles for at in triangle)
 
     def take(self, points: Floats, triangles: Ints) -> None:
         """Rows that were read in one piece."""

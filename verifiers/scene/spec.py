@@ -109,6 +109,9 @@ def hidden_of(task: Task) -> SceneHidden:
 
 def _fault(hidden: SceneHidden) -> str:
     compared, made = hidden.comparison, hidden.toolchain
+    ending = hidden.mesh.rpartition(".")[2].lower()
+    if ending not in PARSERS:
+        return f"models in .{ending[:20]} are not judged; a task asks for one of {', '.join(PARSERS)}"
     if compared is None and all(getattr(hidden, name) is None for name in CONSTRAINTS):
         return "a scene task declares no constraint and no comparison"
     if hidden.probes is not None and not (hidden.probes.inside or hidden.probes.outside):

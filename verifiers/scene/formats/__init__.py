@@ -11,7 +11,8 @@ import importlib
 from verifiers.scene.mesh import MAX_TRIANGLES, Builder, Mesh, MeshError
 
 PARSERS = {"3mf": "threemf", "obj": "obj", "off": "off", "ply": "ply", "stl": "stl"}
-MODULES = ("verifiers.scene.formats", "verifiers.scene.mesh", "verifiers.scene.formats.text",
+MODULES = ("verifiers.scene.formats", "verifiers.scene.mesh", "verifiers.scene.polygons",
+           "verifiers.scene.formats.text",
            *(f"verifiers.scene.formats.{name}" for name in PARSERS.values()))
 _BYTES_A_TRIANGLE = 400
 _BYTES_BESIDE = 1 << 20
@@ -30,6 +31,7 @@ def parse_mesh(data: bytes, name: str, max_triangles: int = MAX_TRIANGLES) -> Me
         raise MeshError(f"unknown mesh format `.{ending}`; there are {', '.join(sorted(PARSERS))}")
     if len(data) > max_bytes(max_triangles):
         raise MeshError(f"larger than {max_bytes(max_triangles)} bytes")
+    data = data.removeprefix(b"\xef\xbb\xbf")
     if not data:
         raise MeshError("the file is empty")
     if ending != "3mf" and data.count(b"\n") > _LINES_BESIDE + _LINES_A_TRIANGLE * max_triangles:

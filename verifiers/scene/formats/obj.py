@@ -3,20 +3,33 @@ names is opened."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from verifiers.scene.formats.text import rows, whole
 from verifiers.scene.mesh import Builder, MeshError
 
 
 def read(data: bytes, builder: Builder) -> None:
-    if b"\\\n" in data or b"\\\r\n" in data:
-        data = data.replace(b"\\\r\n", b" ").replace(b"\\\n", b" ")
-    for word, *rest in rows(data):
+    for word, *rest in _joined(data):
         if word == b"v":
             if len(rest) not in (3, 4, 6, 7):
                 raise MeshError("a vertex is not three numbers")
             builder.point(rest[:3])
         elif word == b"f":
             builder.face([_corner(part, builder.points) for part in rest])
+
+
+def _joined(data: bytes) -> Iterator[list[bytes]]:
+    """Lines that end with a backslash go on; in a comment it says nothing."""
+    begun: list[bytes] = []
+    for words in rows(data):
+        if words[-1].endswith(b"\\"):
+            begun += [*words[:-1], *([words[-1][:-1]] if words[-1] != b"\\" else [])]
+            continue
+        yield begun + words
+        begun = []
+    if begun:
+        yield begun
 
 
 def _corner(part: bytes, count: int) -> int:

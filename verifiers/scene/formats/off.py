@@ -1,17 +1,25 @@
-"""OFF: a header, counts, vertices, then polygons; colours after a polygon are passed over."""
+"""OFF: a header, counts, vertices, then polygons. Normals, colours and texture (COFF, NOFF, STOFF) are passed over.
+Some files have their counts right behind the header's word (`OFF490 518 0`)."""
 
 from __future__ import annotations
 
+import re
+
 from verifiers.scene.formats.text import rows, whole
 from verifiers.scene.mesh import Builder, MeshError
+
+_HEAD = re.compile(rb"(?:ST)?C?N?(4?n?)OFF(\d*)", re.IGNORECASE)
 
 
 def read(data: bytes, builder: Builder) -> None:
     lines = rows(data)
     head = next(lines, [b""])
-    if head[0] != b"OFF":
+    word = _HEAD.fullmatch(head[0])
+    if word is None:
         raise MeshError("an OFF file starts with `OFF`")
-    counts = head[1:] or next(lines, [])
+    if word[1] or head[1:2] == [b"BINARY"]:
+        raise MeshError("an OFF file of another dimension, or a binary one: only plain ones are read")
+    counts = ([word[2]] if word[2] else []) + head[1:] or next(lines, [])
     if len(counts) < 2:
         raise MeshError("an OFF file has its counts after `OFF`")
     vertices, faces = whole(counts[0]), whole(counts[1])

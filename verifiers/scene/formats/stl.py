@@ -10,15 +10,20 @@ from verifiers.scene.formats.text import rows
 from verifiers.scene.mesh import Builder, MeshError
 
 _HEADER = 84
+_TEXT = 512
+"""A text has no zero byte; a binary file has some among its first numbers."""
 _RECORD = np.dtype([("normal", "<f4", 3), ("corners", "<f4", (3, 3)), ("attribute", "<u2")])
+_SURPLUS = {True: 1, False: _RECORD.itemsize}
 
 
 def read(data: bytes, builder: Builder) -> None:
-    """Binary if its length is what its triangle count asks for: some binary files start with `solid`, too."""
+    """Binary if its length is what its triangle count asks for, but for a few bytes behind: some binary files start
+    with `solid`, too."""
     count = struct.unpack_from("<I", data, _HEADER - 4)[0] if len(data) >= _HEADER else 0
-    if len(data) >= _HEADER and len(data) == _HEADER + _RECORD.itemsize * count:
+    text = data.lstrip()[:5].lower() == b"solid" and b"\0" not in data[:_TEXT]
+    if len(data) >= _HEADER and 0 <= len(data) - _HEADER - _RECORD.itemsize * count < _SURPLUS[text]:
         _read_binary(data, count, builder)
-    elif data.lstrip()[:5].lower() == b"solid":
+    elif text:
         _read_ascii(data, builder)
     elif len(data) < _HEADER:
         raise MeshError("neither an ASCII nor a binary STL file")
@@ -35,11 +40,13 @@ def _read_binary(data: bytes, count: int, builder: Builder) -> None:
 
 def _read_ascii(data: bytes, builder: Builder) -> None:
     corners: list[int] = []
-    word = b""
-    lines = rows(data)
-    next(lines, None)
-    for word, *rest in lines:
+    ended = True
+    for word, *rest in rows(data):
         word = word.lower()
+        if word in (b"solid", b"facet", b"vertex"):
+            ended = False
+        elif word == b"endsolid" or (word == b"end" and rest[:1] == [b"solid"]):
+            ended = True
         if word == b"vertex":
             corners.append(builder.point(rest))
         elif word == b"endloop":
@@ -47,5 +54,5 @@ def _read_ascii(data: bytes, builder: Builder) -> None:
                 raise MeshError("a facet has not three corners")
             builder.face(corners)
             corners = []
-    if corners or word != b"endsolid":
+    if corners or not ended:
         raise MeshError("the file ends before its `endsolid`")

@@ -1,4 +1,5 @@
 """3MF: a zip package whose 3D model part is XML. Nothing is unpacked to disk; nothing outside the package is opened.
+Objects may lie in further parts of the package (the production extension, as slicers write it).
 
 Refused: entries that unpack to more than the cap allows (zip bombs), targets that lead out of the package, document
 types and entities, components that contain themselves or multiply beyond the cap. Lengths become millimetres.
@@ -10,6 +11,7 @@ import posixpath
 import xml.parsers.expat as expat
 import zipfile
 import zlib
+from collections.abc import Iterator
 from io import BytesIO
 from typing import NamedTuple
 
@@ -30,7 +32,8 @@ Transform = tuple[Floats, Floats]
 
 
 class _Use(NamedTuple):
-    object: str
+    object: tuple[str, str]
+    """Part of the package, and the object's id in it."""
     transform: Transform
 
 
@@ -40,33 +43,39 @@ class _Object(NamedTuple):
 
 
 def read(data: bytes, builder: Builder) -> None:
-    limit = (1 << 20) + _XML_A_TRIANGLE * builder.max_triangles
     if data.count(b"PK\x01\x02") > _ENTRIES_LIMIT:
         raise MeshError(f"a package of more than {_ENTRIES_LIMIT} entries")
     try:
-        with zipfile.ZipFile(BytesIO(data)) as package:
-            path = _model_path(_entry(package, "_rels/.rels", 1 << 20))
-            text = _entry(package, path, limit)
+        with zipfile.ZipFile(BytesIO(data)) as archive:
+            package = _Package(archive, (1 << 20) + _XML_A_TRIANGLE * builder.max_triangles)
+            root = _model_path(package.part("_rels/.rels"))
+            model = _Model(builder.max_triangles)
+            model.read(root, package)
     except (zipfile.BadZipFile, NotImplementedError, RuntimeError, EOFError, OSError, ValueError, zlib.error) as wrong:
         if isinstance(wrong, MeshError):
             raise
         raise MeshError(f"not a readable zip package ({wrong})"[:200]) from None
-    model = _Model(builder.max_triangles)
-    model.parse(text)
     _Placed(model, builder).place()
 
 
-def _entry(package: zipfile.ZipFile, name: str, limit: int) -> bytes:
-    """An entry's bytes, never more than `limit`, whatever its header says."""
-    try:
-        info = package.getinfo(name)
-    except KeyError:
-        raise MeshError(f"a package without {name}") from None
-    with package.open(info) as entry:
-        found = entry.read(limit + 1)
-    if len(found) > limit:
-        raise MeshError(f"{name} unpacks to more than {limit} bytes from {info.compress_size}")
-    return found
+class _Package:
+    """Parts by name, which is the same in capital letters. Together they never unpack to more than `limit` bytes,
+    whatever their headers say."""
+
+    def __init__(self, archive: zipfile.ZipFile, limit: int) -> None:
+        self._archive, self._limit, self._left = archive, limit, limit
+        self._infos = {info.filename.lstrip("/").lower(): info for info in archive.infolist()}
+
+    def part(self, name: str) -> bytes:
+        info = self._infos.get(name.lower())
+        if info is None:
+            raise MeshError(f"a package without {name[:100]}")
+        with self._archive.open(info) as entry:
+            found = entry.read(self._left + 1)
+        self._left -= len(found)
+        if self._left < 0:
+            raise MeshError(f"{name[:100]} unpacks to more than {self._limit} bytes from {info.compress_size}")
+        return found
 
 
 def _model_path(text: bytes) -> str:
@@ -79,10 +88,13 @@ def _model_path(text: bytes) -> str:
     _parse(text, start, None)
     if not targets:
         raise MeshError("a package that names no 3D model")
-    path = posixpath.normpath(targets[0].lstrip("/"))
-    if ".." in targets[0].split("/") or "://" in targets[0] or "\\" in targets[0]:
-        raise MeshError(f"the model's path leads out of the package: {targets[0][:100]}")
-    return path
+    return _inside(targets[0])
+
+
+def _inside(target: str) -> str:
+    if ".." in target.split("/") or "://" in target or "\\" in target:
+        raise MeshError(f"the model's path leads out of the package: {target[:100]}")
+    return posixpath.normpath(target.lstrip("/"))
 
 
 def _parse(text: bytes, start: object, end: object) -> None:
@@ -104,13 +116,32 @@ class _Model:
     def __init__(self, max_triangles: int) -> None:
         self.max_triangles = max_triangles
         self.read_triangles = self.elements = 0
-        self.scale = 1.0
-        self.objects: dict[str, _Object] = {}
+        self.unit = ""
+        self.objects: dict[tuple[str, str], _Object] = {}
         self.items: list[_Use] = []
+        self._part = ""
         self._current: _Object | None = None
 
-    def parse(self, text: bytes) -> None:
-        _parse(text, self._start, self._end)
+    @property
+    def scale(self) -> float:
+        return _UNITS[self.unit]
+
+    def read(self, root: str, package: _Package) -> None:
+        """The root part, and the parts that it uses."""
+        self._parse(root, package)
+        items, known = self.items, {root}
+        while wanted := {use.object[0] for use in (*items, *self._inner())} - known:
+            for part in sorted(wanted):
+                self._parse(part, package)
+            known |= wanted
+        self.items = items  # other parts' builds say nothing of this one
+
+    def _inner(self) -> Iterator[_Use]:
+        return (use for found in self.objects.values() for use in found.uses)
+
+    def _parse(self, part: str, package: _Package) -> None:
+        self._part, self._current, self.items = part, None, []
+        _parse(package.part(part), self._start, self._end)
 
     def _start(self, name: str, attributes: dict[str, str]) -> None:
         name = name.rpartition(":")[2]
@@ -128,20 +159,30 @@ class _Model:
             elif name == "object":
                 self._open(attributes["id"])
             elif name == "component" and self._current:
-                self._current.uses.append(_Use(attributes["objectid"], _transform(attributes.get("transform"))))
+                self._current.uses.append(self._use(attributes))
             elif name == "item":
-                self.items.append(_Use(attributes["objectid"], _transform(attributes.get("transform"))))
+                self.items.append(self._use(attributes))
             elif name == "model":
-                self.scale = _UNITS[attributes.get("unit", "millimeter")]
+                self._set_unit(attributes.get("unit", "millimeter"))
         except KeyError as wrong:
             raise MeshError(f"a 3MF {name} without or with an unknown {wrong}") from None
         except ValueError as wrong:
             raise wrong if isinstance(wrong, MeshError) else MeshError(f"a 3MF {name} with a bad number") from None
 
+    def _set_unit(self, unit: str) -> None:
+        if unit not in _UNITS or unit != (self.unit or unit):
+            raise MeshError(f"a 3MF model in an unknown unit, or parts in several: {unit[:40]}")
+        self.unit = unit
+
+    def _use(self, attributes: dict[str, str]) -> _Use:
+        path = next((value for key, value in attributes.items() if key.rpartition(":")[2] == "path"), "")
+        part = _inside(path) if path else self._part
+        return _Use((part, attributes["objectid"]), _transform(attributes.get("transform")))
+
     def _open(self, name: str) -> None:
-        if name in self.objects or len(self.objects) >= _OBJECTS_LIMIT:
+        if (self._part, name) in self.objects or len(self.objects) >= _OBJECTS_LIMIT:
             raise MeshError(f"object {name[:40]} is there twice, or there are too many")
-        self._current = self.objects[name] = _Object(Builder(self.max_triangles), [])
+        self._current = self.objects[self._part, name] = _Object(Builder(self.max_triangles), [])
 
     def _end(self, name: str) -> None:
         if name.rpartition(":")[2] == "object":
@@ -185,7 +226,7 @@ class _Placed:
             raise MeshError("components contain each other too deeply or too often")
         found = self.model.objects.get(use.object)
         if found is None:
-            raise MeshError(f"object {use.object[:40]} is not there")
+            raise MeshError(f"object {use.object[1][:40]} is not there")
         with np.errstate(all="ignore"):
             matrix = use.transform[0] @ outer[0]
             shift = use.transform[1] @ outer[0] + outer[1]
