@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from sandboxes.sandbox import Backend
     from schemas.settings import Settings
 
-BACKENDS = ("bubblewrap", "process")
+BACKENDS = ("bubblewrap", "docker", "process")
 
 
 def open_backend(settings: Settings, artifacts: ArtifactStore) -> Backend:

@@ -30,9 +30,7 @@ def open_named(name: str, root: Path, artifacts: ArtifactStore) -> Backend:
         opened.acquire(SandboxSpec()).close()
     except SandboxError as wrong:
         opened.close()
-        from sandboxes.helper import HINT
-
-        raise UnavailableError(f"sandbox backend `{name}` cannot run: {wrong.what}", hint=HINT) from None
+        raise UnavailableError(f"sandbox backend `{name}` cannot run: {wrong.what}", hint=_hint(name)) from None
     return opened
 
 
@@ -50,14 +48,26 @@ def _backend_class(name: str) -> Callable[[Path, ArtifactStore], Backend]:
         from sandboxes.bubblewrap import BubblewrapBackend
 
         return BubblewrapBackend
+    if name == "docker":
+        from sandboxes.docker_backend import DockerBackend
+
+        return DockerBackend
     if name == "process":
         from sandboxes.process import ProcessBackend
 
         return ProcessBackend
     close = difflib.get_close_matches(name, BACKENDS, n=1, cutoff=0.5)
-    known = " and ".join(f"`{one}`" for one in BACKENDS)
+    *first, last = (f"`{one}`" for one in BACKENDS)
     raise ConfigError("unknown sandbox backend", where="sandbox_backend", value=name,
-                      hint=f"did you mean `{close[0]}`?" if close else f"there are {known}")
+                      hint=f"did you mean `{close[0]}`?" if close else f"there are {', '.join(first)} and {last}")
+
+
+def _hint(name: str) -> str:
+    if name == "docker":
+        from sandboxes.docker_engine import HINT
+    else:
+        from sandboxes.helper import HINT
+    return HINT
 
 
 def _raise_descriptor_limit() -> None:

@@ -2,6 +2,8 @@
 
 Descriptor 0 is the stream to the owner: a length (4 bytes, little-endian) and the code; the answer is a line, 0 or 1.
 Output goes to the pipes 3 and 4. Like the interactive interpreter it shows the value of a last expression.
+Where descriptor 0 goes one way only (`framed`), two messages name the marks between which answers stand in pipe 3, and
+the first of which ends what was written to pipe 4.
 """
 
 import ast
@@ -22,6 +24,10 @@ def take(link: int, count: int) -> bytes:
             os._exit(0)
         data += part
     return data
+
+
+def message(link: int) -> bytes:
+    return take(link, struct.unpack("<I", take(link, 4))[0])
 
 
 def execute(text: str, names: dict[str, object]) -> int:
@@ -48,6 +54,11 @@ def execute(text: str, names: dict[str, object]) -> int:
 
 def main() -> None:
     link = os.dup(0)
+    ends = [(link, b"", b"\n")]
+    if sys.argv[1:] == ["framed"]:
+        del sys.argv[1:]
+        begin, end = message(link), message(link)
+        ends = [(os.dup(4), begin, b""), (os.dup(3), begin, b"\n" + end)]
     os.dup2(os.open("/dev/null", os.O_RDONLY), 0)
     os.dup2(os.open("/proc/self/fd/3", os.O_WRONLY), 1)
     os.dup2(os.open("/proc/self/fd/4", os.O_WRONLY), 2)
@@ -56,12 +67,12 @@ def main() -> None:
     module = type(sys)("__main__")
     sys.modules["__main__"] = module
     while True:
-        size = struct.unpack("<I", take(link, 4))[0]
-        code = execute(take(link, size).decode("utf-8", "surrogateescape"), module.__dict__)
+        code = execute(message(link).decode("utf-8", "surrogateescape"), module.__dict__)
         for stream in (sys.stdout, sys.stderr):
             with contextlib.suppress(OSError, ValueError):
                 stream.flush()
-        os.write(link, b"%d\n" % code)
+        for descriptor, before, after in ends:
+            os.write(descriptor, before + (b"%d" % code if after else b"") + after)
 
 
 main()

@@ -30,7 +30,7 @@ def test_an_unknown_backend_is_a_mistake_with_a_suggestion(tmp_path: Path, artif
     assert "bublewrap" in caught.value.paragraph() and "did you mean `bubblewrap`?" in caught.value.paragraph()
     with pytest.raises(ConfigError) as caught:
         opened(tmp_path, artifacts, "xyz")
-    assert "`bubblewrap` and `process`" in caught.value.hint
+    assert "`bubblewrap`, `docker` and `process`" in caught.value.hint
 
 
 def test_a_missing_bubblewrap_names_the_two_ways_on(tmp_path: Path, artifacts: DirectoryStore,

@@ -1,0 +1,79 @@
+"""A Docker engine of its own for tests: Debian's `dockerd` in a temporary folder, without a network and without images.
+
+An engine that DOCKER_HOST names, or that already answers, is used instead.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+
+_START_S = 60.0
+_STANDARD = "/var/run/docker.sock"
+# It ends with the tests, however these end.
+_BOUND = ["setpriv", "--pdeathsig", "TERM"]
+
+
+class DockerEngine:
+    """`address` is what DOCKER_HOST says of it. Raises RuntimeError with the reason where none can run."""
+
+    def __init__(self) -> None:
+        self._process: subprocess.Popen[bytes] | None = None
+        self.address = os.environ.get("DOCKER_HOST", "")
+        if self.address:
+            return
+        if _answers(_STANDARD):
+            self.address = f"unix://{_STANDARD}"
+            return
+        if os.geteuid():
+            raise RuntimeError("no engine runs, and only root can start one")
+        if shutil.which("dockerd") is None:
+            raise RuntimeError("no engine runs, and there is no `dockerd`: apt-get install docker.io")
+        self._folder = Path(tempfile.mkdtemp(prefix="hr-docker-"))
+        self._start(self._folder / "docker.sock")
+
+    def _start(self, link: Path) -> None:
+        places = ["--data-root", self._folder / "data", "--exec-root", self._folder / "exec",
+                  "--pidfile", self._folder / "pid", "--host", f"unix://{link}"]
+        alone = ["--bridge=none", "--iptables=false", "--ip6tables=false", "--ip-forward=false", "--ip-masq=false",
+                 "--userland-proxy=false"]
+        log = self._folder / "log"
+        with log.open("wb") as said:
+            self._process = subprocess.Popen([*_BOUND, "dockerd", *places, *alone], stdin=subprocess.DEVNULL,
+                                             stdout=said, stderr=said, start_new_session=True)
+        deadline = time.monotonic() + _START_S
+        while not _answers(str(link)):
+            if self._process.poll() is not None or time.monotonic() > deadline:
+                lines = log.read_text(errors="replace").splitlines()[-5:]
+                self.stop()
+                raise RuntimeError("dockerd does not start: " + " | ".join(lines))
+            time.sleep(0.05)
+        self.address = f"unix://{link}"
+
+    def stop(self) -> None:
+        if self._process is None:
+            return
+        self._process.terminate()
+        try:
+            self._process.wait(_START_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        self._process = None
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+
+def _answers(path: str) -> bool:
+    with socket.socket(socket.AF_UNIX) as link:
+        link.settimeout(5.0)
+        try:
+            link.connect(path)
+            link.sendall(b"GET /_ping HTTP/1.0\r\n\r\n")
+            return b"200" in link.recv(64)
+        except OSError:
+            return False
