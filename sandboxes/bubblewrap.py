@@ -167,6 +167,10 @@ class BubblewrapSandbox:
         """Digest of the workspace as it was handed out."""
         self.skipped: list[bytes] = []
         """What the last snapshot left out: sockets, pipes, devices."""
+        self.changing: list[bytes] = []
+        """What changed while the last snapshot read it."""
+        self.lost = lower.lost
+        """What has not got all of its attributes back, as the file system did not take them."""
         self.read_bytes = 0
         """How much the last snapshot had to read."""
         self._base = Base(lower.files, born_ns)
@@ -230,7 +234,7 @@ class BubblewrapSandbox:
     def snapshot(self) -> str:
         with self._busy:
             captured = capture(self._folder(), self._backend.artifacts, self._base)
-        self.skipped, self.read_bytes = captured.skipped, captured.read_bytes
+        self.skipped, self.changing, self.read_bytes = captured.skipped, captured.changing, captured.read_bytes
         return store(captured, self._backend.artifacts)
 
     def close(self) -> None:

@@ -41,6 +41,7 @@ from sandboxes.manifest import (
     manifest_of,
 )
 from sandboxes.restore import Identity, Known
+from sandboxes.storing import Storing
 from schemas.errors import SandboxError
 from schemas.ids import digest
 
@@ -88,6 +89,7 @@ def capture(root: int, artifacts: ArtifactStore, base: Base = NO_BASE) -> Captur
     """
     walk = _Walk(artifacts, base)
     walk.folder(root, b"", 0)
+    walk.storing.flush()
     manifest = encode(manifest_of(walk.entries + walk.shared(), walk.attributes))
     return Captured(manifest, digest(manifest), walk.skipped, walk.changing, walk.read_bytes)
 
@@ -99,7 +101,7 @@ def store(captured: Captured, artifacts: ArtifactStore) -> str:
 
 class _Walk:
     def __init__(self, artifacts: ArtifactStore, base: Base) -> None:
-        self.artifacts, self.base = artifacts, base
+        self.artifacts, self.base, self.storing = artifacts, base, Storing(artifacts)
         self.entries: list[Entry] = []
         self.attributes: list[Attribute] = []
         self.several: dict[tuple[int, int], tuple[Entry, list[bytes], list[Attribute]]] = {}
@@ -183,10 +185,10 @@ class _Walk:
     def read(self, descriptor: int, path: bytes, found: os.stat_result) -> Entry:
         mode = stat.S_IMODE(found.st_mode)
         if found.st_size > WHOLE_BYTES:
-            return entry_of_blocks(path, mode, self.blocks(descriptor, found.st_size), self.put)
+            return entry_of_blocks(path, mode, self.blocks(descriptor, found.st_size), self.storing.put)
         data = read_at(descriptor, 0, found.st_size)
         self.read_bytes += len(data)
-        return entry_of_file(path, mode, data, self.put)
+        return entry_of_file(path, mode, data, self.storing.put)
 
     def blocks(self, descriptor: int, size: int) -> Iterator[bytes]:
         for at in range(0, size, BLOCK_BYTES):
@@ -242,9 +244,6 @@ class _Walk:
         self.size_bytes += size
         if self.size_bytes > MAX_BYTES:
             raise _over("workspace is too large for a snapshot", path)
-
-    def put(self, data: bytes) -> str:
-        return self.artifacts.put(data).digest
 
 
 def _open(name: bytes, parent: int, found: os.stat_result) -> int:

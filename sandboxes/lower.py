@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 IDLE_KEPT = 256
 IDLE_KEPT_BYTES = 512 << 20
 IDLE_SHELVED_BYTES = 64 << 20
-SHELVED_BYTES = 16 << 20
+SHELVED_BYTES = 64 << 20
 """A larger one does not go on the shelf."""
 _PAGE = 4096
 
@@ -92,7 +92,7 @@ class Lowers:
     def _make(self, lower: Lower, manifest: Manifest | None, large: dict[str, bytes]) -> Lower:
         try:
             manifest = manifest or load(lower.digest, self.artifacts)
-            lower.size_bytes = sum(entry.size for entry in manifest.entries if entry.kind != NAME)
+            lower.size_bytes = sum(_PAGE + entry.size for entry in manifest.entries if entry.kind != NAME)
             self._write(lower, manifest, lambda name: large.get(name) or self.artifacts.get(name))
         except BaseException:
             with self._lock:
@@ -106,7 +106,7 @@ class Lowers:
     def _write(self, lower: Lower, manifest: Manifest, get: Get) -> None:
         """On the shelf if it is small and there is room, else on disk."""
         shelf, name = self.shelf, lower.digest.rpartition(":")[2]
-        if lower.size_bytes + _PAGE * len(manifest.entries) <= SHELVED_BYTES:
+        if lower.size_bytes <= SHELVED_BYTES:
             lower.shelf, lower.path, lower.inside = shelf, shelf.path / name, f"{shelf.inside}/{name}"
             try:
                 self._fill(lower, manifest, get)

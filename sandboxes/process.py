@@ -76,6 +76,7 @@ class ProcessSandbox:
         self._readonly = [(inside, source) for inside, source, _ in reversed(mounts_of(spec, other_user=False))]
         self.initial, manifest, large = manifest_for(spec, owner.artifacts)
         self.skipped: list[bytes] = []
+        self.changing: list[bytes] = []
         self._workspace = -1
         self._group = 0
         self._limits = _limits(spec.limits)
@@ -83,7 +84,8 @@ class ProcessSandbox:
         try:
             (self._folder / "tmp").mkdir(parents=True)
             self._work.mkdir()
-            restore(manifest, lambda name: large.get(name) or owner.artifacts.get(name), self._work)
+            self.lost = restore(manifest, lambda name: large.get(name) or owner.artifacts.get(name),
+                                self._work).lost
             self._workspace = os.open(self._work, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         except OSError as wrong:
             reaper.remove_tree(self._folder)
@@ -132,7 +134,7 @@ class ProcessSandbox:
 
     def snapshot(self) -> str:
         captured = capture(self._open_folder(), self._backend.artifacts)
-        self.skipped = captured.skipped
+        self.skipped, self.changing = captured.skipped, captured.changing
         return store(captured, self._backend.artifacts)
 
     def close(self) -> None:

@@ -11,6 +11,7 @@ import fcntl
 import os
 import shutil
 import signal
+import stat
 import time
 from pathlib import Path
 
@@ -21,6 +22,7 @@ from schemas.ids import new_id, now_us
 
 LOCK = "lease"
 _HALF_MADE_S = 3600.0
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class Lease(msgspec.Struct, frozen=True, kw_only=True):
@@ -160,17 +162,54 @@ def _members(path: Path) -> list[int]:
 
 
 def remove_tree(path: Path) -> None:
-    """Remove a folder whatever the modes of the folders in it. Follows no link."""
-    shutil.rmtree(path, ignore_errors=True)
-    if not path.is_dir():
-        return
-    path.chmod(0o700)
-    for folder, names, _ in os.walk(path):
-        for name in names:
-            inner = os.path.join(folder, name)
-            if not os.path.islink(inner):
-                os.chmod(inner, 0o700)
-    shutil.rmtree(path, ignore_errors=True)
+    """Remove a folder whatever the modes of the folders in it, and however deep they are. Follows no link."""
+    with contextlib.suppress(RecursionError):
+        shutil.rmtree(path, ignore_errors=True)
+    with contextlib.suppress(OSError):
+        if stat.S_ISDIR(os.lstat(path).st_mode):
+            path.chmod(0o700)
+            _empty(os.open(path, _FOLDER))
+            path.rmdir()
+
+
+def _empty(folder: int) -> None:
+    """Down and up again with one folder open at a time: no path is long, no stack deep. Closes the folder."""
+    trail: list[tuple[str, tuple[int, int]]] = []
+    todo = [_without_files(folder)]
+    try:
+        while trail or todo[-1]:
+            found = os.fstat(folder)
+            if todo[-1]:
+                name = todo[-1].pop()
+                os.chmod(name, 0o700, dir_fd=folder)
+                below, above = os.open(name, _FOLDER, dir_fd=folder), folder
+                trail.append((name, (found.st_dev, found.st_ino)))
+                folder = below
+                os.close(above)
+                todo.append(_without_files(folder))
+            else:
+                above, below = os.open("..", _FOLDER, dir_fd=folder), folder
+                folder = above
+                os.close(below)
+                name, wanted = trail.pop()
+                todo.pop()
+                found = os.fstat(folder)
+                if (found.st_dev, found.st_ino) != wanted:  # it was moved meanwhile: what is here is not ours
+                    return
+                os.rmdir(name, dir_fd=folder)
+    finally:
+        os.close(folder)
+
+
+def _without_files(folder: int) -> list[str]:
+    """Remove what is no folder; the names of the folders."""
+    folders = []
+    for name in os.listdir(folder):
+        if stat.S_ISDIR(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode):
+            folders.append(name)
+        else:
+            os.unlink(name, dir_fd=folder)
+    return folders
 
 
 def cgroup_folders(parents: cgroups.Parents | None) -> list[str]:
