@@ -71,6 +71,8 @@ class RawRecord(NamedTuple):
 
 _new_event: Callable[[tuple[Any, ...]], Event] = partial(tuple.__new__, Event)
 """Past the constructor, which would be a fifth of what it costs to read an event."""
+new_position: Callable[[tuple[str, int, int]], Position] = partial(tuple.__new__, Position)
+new_record: Callable[[tuple[Position, Event | None, RawRecord | None]], Record] = partial(tuple.__new__, Record)
 
 
 def wire_type(name: str, version: int = 1) -> str:
