@@ -23,7 +23,7 @@ MAX_DEPTH = 100
 _LINKS_FOLLOWED = 40
 _BLOCK = 1 << 20
 _MOUNTED = (b"dev", b"proc", b"sys")
-"""Of a folder that somebody may have been working in: what is there is the kernel's."""
+"""What is in there is the kernel's."""
 Owner = tuple[int, int] | None
 Content = Callable[[], BinaryIO]
 """Opens a file's content, to be read to its end and closed."""
@@ -66,7 +66,7 @@ class Tree:
         """Folders above it are made if need be. A folder over a folder keeps what is in it."""
         self._count(path, node)
         parts = self.parts(path)
-        if not parts:
+        if not parts or (parts[0] in _MOUNTED and parts[1:]):
             return
         above = self._folder(parts[:-1], path)
         before = above.children.get(parts[-1])
