@@ -7,9 +7,7 @@ import os
 import signal
 import subprocess
 import sys
-import tempfile
 import threading
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -240,21 +238,6 @@ def test_the_reaper_takes_folders_of_dead_process_owners(tmp_path: Path) -> None
     owner.communicate()
     wait_for_lock(folder / reaper.LOCK)
     assert reaper.reap(home / "sandboxes") == 1 and not folder.exists()
-
-
-@pytest.fixture
-def ordinary_folder() -> Iterator[Path]:
-    """A folder of an ordinary user, and this test as that user: root needs no rights to remove things."""
-    with tempfile.TemporaryDirectory() as folder:
-        if os.geteuid():
-            yield Path(folder)
-            return
-        os.chown(folder, 65534, 65534)
-        os.seteuid(65534)
-        try:
-            yield Path(folder)
-        finally:
-            os.seteuid(0)
 
 
 def test_cgroups_of_dead_owners_go_even_when_their_home_is_gone(bubblewrap: BubblewrapBackend, tmp_path: Path,
