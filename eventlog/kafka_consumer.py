@@ -10,6 +10,7 @@ Watchdog: a consumer that is assigned partitions, has lag and does not move is m
 from __future__ import annotations
 
 import contextlib
+import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
@@ -38,6 +39,8 @@ _KNOWN_S = 10.0
 _SLICE_S = 0.1
 _ASK_MS = 3000
 _SILENT_S = 0.25
+_COMMIT_S = 1.0
+"""How long a close waits for the last commit; what is lost is read again."""
 
 
 class _Rebalances(ConsumerRebalanceListener):  # type: ignore[misc]
@@ -72,6 +75,7 @@ class KafkaSubscription:
         self.closed = False
         self._looked = self._heard = time.monotonic()
         self._stuck: dict[TopicPartition, int] = {}
+        self._committing: Any = None
         self._begin = _begin(start)
         self._listener, self._consumer = self._connect()
         if group is None:
@@ -125,15 +129,17 @@ class KafkaSubscription:
                 for partition, offset in offsets.items() if partition in self._joined}
         if mine:
             try:
-                self._consumer.commit_async(mine, callback=_ignore)
+                self._committing = self._consumer.commit_async(mine, callback=_ignore)
             except kafka.errors.KafkaError as wrong:
                 raise self._told(wrong) from None
 
     def close(self) -> None:
-        """Leave the group at once, a static member too: others take over without waiting for its session to end."""
+        """Leave the group at once, a static member too: others take over without waiting for its session to end, and
+        go on where the last commit says."""
         if self.closed:
             return
         self.closed = True
+        self._finish_commit()
         was = self._consumer.group_metadata()
         self._shut()
         if self._member is not None and was.member_id:
@@ -141,6 +147,12 @@ class KafkaSubscription:
             gone = [kafka.admin.MemberToRemove(member_id=was.member_id, group_instance_id=self._member)]
             with contextlib.suppress(kafka.errors.KafkaError, RuntimeError):  # The session runs out by itself.
                 self._cluster.admin.remove_group_members(self._cluster.group_id(self._group or ""), gone)
+
+    def _finish_commit(self) -> None:
+        if self._committing is not None:
+            done = threading.Event()
+            self._committing.add_both(lambda _: done.set())
+            done.wait(_COMMIT_S)
 
     def _connect(self) -> tuple[_Rebalances, Any]:
         settings = self._cluster.client | {
