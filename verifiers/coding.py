@@ -28,11 +28,12 @@ from tasks.task import Submission, Task
 from verifiers import repository, stdio, values
 from verifiers.bridge import CANDIDATE, CHECK, Answers, Verdict, ask_candidate, ask_check
 from verifiers.digest import code_digest
+from verifiers.repository_review import LOOK
 from verifiers.submitted import NotSubmitted, read_submitted
 from verifiers.verifier import Context, Score
 
 MODULES = ("verifiers.coding", "verifiers.bridge", "verifiers.program", "verifiers.submitted", *CANDIDATE, *CHECK,
-           "verifiers.repository", *repository.RUNNER, *repository.LOOK, "verifiers.stdio", *stdio.SOURCE_LOOK)
+           "verifiers.repository", *repository.RUNNER, *repository.HOST, *LOOK, "verifiers.stdio", *stdio.SOURCE_LOOK)
 SOURCE_LIMIT = 1 << 20
 ROUNDS_LIMIT = 40
 

@@ -3,7 +3,6 @@ to, and files that take test runs over. Standard library alone."""
 
 from __future__ import annotations
 
-import base64
 import hashlib
 import json
 import os
@@ -19,42 +18,41 @@ FILES_LIMIT, SIZE_LIMIT = 20_000, 1 << 20
 _TAKERS = re.compile(r"(^|/)(conftest\.py|pytest\.ini|\.pytest\.ini|tox\.ini|(site|user)customize\.py|[^/]+\.pth"
                      r"|(_?pytest|pluggy|unittest|builtins)(\.py|/__init__\.py)|[^/]+\.(dist|egg)-info/entry_points\.txt"
                      r"|[^/]+\.pyc)$")
+_BROKEN = "does not compile"
 _SILENCED = re.compile(rb"#\s*(noqa|type:\s*ignore|pylint:\s*disable|pragma:\s*no cover)")
 
 
 def main() -> None:
     request = json.loads(sys.stdin.buffer.read())
-    seed = {name: base64.b64decode(data) for name, data in request["seed"].items()}
-    sys.stdout.write(json.dumps(look(seed, frozenset(request["tests"]))))
+    sys.stdout.write(json.dumps(look(request["seed"], frozenset(request["tests"]))))
 
 
-def look(seed: dict[str, bytes], tests: frozenset[str]) -> dict[str, Any]:
-    """`takers`: files new or changed; `tests`: test files changed or linked; findings before and after."""
-    takers, touched = [], []
-    before = sum(len(findings(name, data)) for name, data in seed.items() if name not in tests)
-    after: list[str] = []
-    broken = []
+def look(seed: dict[str, str], tests: frozenset[str]) -> dict[str, Any]:
+    """`seed`: digests by name. `takers`: files new or changed; `tests`: test files changed or linked; the findings of
+    changed files, and those that do not compile."""
+    takers, broken = [], []
+    touched = [name for name in tests if name in seed and not os.path.lexists(name)]
+    after: dict[str, list[str]] = {}
     for name, data in _files():
-        changed = data is None or (hashlib.sha256(data).digest() != hashlib.sha256(seed[name]).digest()
-                                   if name in seed else True)
-        if name in tests:
-            touched += [name] if changed else []
+        changed = data is None or name not in seed or seed[name] != "sha256:" + hashlib.sha256(data).hexdigest()
+        if not changed:
             continue
-        if changed and _TAKERS.search(name):
+        if name in tests:
+            touched.append(name)
+            continue
+        if _TAKERS.search(name):
             takers.append(name)
-        if data is not None:
-            after += (f"{name}:{finding}" for finding in findings(name, data))
-            if changed and name.endswith(".py") and not candidate_runner.look_at(data)["compiles"]:
-                broken.append(name)
-    return {"takers": sorted(takers), "tests": sorted(touched), "before": before, "after": len(after),
-            "findings": sorted(after)[:50], "broken": sorted(broken)}
+        if data is not None and name.endswith(".py"):
+            after[name] = findings(name, data)
+            broken += [name] if _BROKEN in after[name] else []
+    return {"takers": sorted(takers), "tests": sorted(touched), "findings": after, "broken": sorted(broken)}
 
 
 def findings(name: str, data: bytes) -> list[str]:
     if not name.endswith(".py"):
         return []
     said = candidate_runner.look_at(data)
-    found = list(said["findings"]) if said["compiles"] else ["does not compile"]
+    found = list(said["findings"]) if said["compiles"] else [_BROKEN]
     return found + ["silenced"] * len(_SILENCED.findall(data))
 
 

@@ -126,7 +126,7 @@ def test_the_right_change_is_resolved_whatever_lies_around_it(rig: Rig) -> None:
     score = rig.score(rig.hand_in(task(), {"shop/core.py": RIGHT}))
     assert (score.reward, score.components["resolved"]) == (1.0, 1.0), rig.evidence(score)
     assert score.components == {"fail_to_pass": 1.0, "pass_to_pass": 1.0, "resolved": 1.0, "compiles": 1.0,
-                                "static": 1.0, "tampering": 0.0}
+                                "static": 1.0, "tampering": 0.0, "sealed": 1 / 3}
     around = {"shop/core.py": RIGHT, "pytest.ini": "[pytest]\naddopts = -k nothing\n", "json.py": "1 / 0\n"}
     score = rig.score(rig.hand_in(task(), around))
     assert (score.reward, score.components["tampering"]) == (1.0, 1.0), rig.evidence(score)

@@ -1,0 +1,84 @@
+"""What was done to the seed of a repository that a reader would object to: seen before any of it runs.
+
+Files that take test runs over have no effect on a verdict, and edited tests have none: both are told. Findings are
+those of changed files that were not there before. A workspace that cannot be read through in time is told, and judged
+by its tests.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from pathlib import PurePosixPath
+from typing import Any, NamedTuple
+
+from sandboxes.sandbox import Sandbox
+from schemas.ids import digest
+from tasks.task import Task
+from verifiers import repository_look
+from verifiers.program import ENVIRONMENT, command
+
+LOOK = ("verifiers.values", "verifiers.candidate_runner", "verifiers.repository_look")
+_LOOK_S = 20.0
+_STORE = {"objects", "refs"}
+
+
+class Review(NamedTuple):
+    tampering: list[str]
+    broken: list[str]
+    """Changed files that do not compile."""
+    new: list[str]
+    error: str | None = None
+
+    def evidence(self) -> dict[str, Any]:
+        return {"broken": self.broken, "new_findings": len(self.new), "findings": self.new[:50],
+                **({"error": self.error} if self.error else {})}
+
+
+def review(sandbox: Sandbox, task: Task, tests: Iterable[str], left_s: float) -> Review:
+    seed = {name: digest(data) for name, data in task.files.items()}
+    said = sandbox.exec(command(*LOOK), environment=ENVIRONMENT, deadline_s=max(1.0, min(_LOOK_S, left_s)),
+                        stdin=json.dumps({"seed": seed, "tests": sorted(tests)}).encode())
+    if said.exit_code != 0:
+        why = "too large to be read in time" if said.timed_out else "it cannot be read through"
+        return Review([], [], [], f"the workspace: {why}")
+    found: dict[str, Any] = json.loads(said.stdout)
+    told = [*(f"takes test runs over: {name}" for name in found["takers"]),
+            *(f"a test file was changed: {name}" for name in found["tests"])]
+    return Review(told, found["broken"], _new(task.files, found["findings"]))
+
+
+def _new(seed: Mapping[str, bytes], after: Mapping[str, list[str]]) -> list[str]:
+    """Findings of each file that it did not have; a line that moved is the same finding."""
+    new = []
+    for name, findings in sorted(after.items()):
+        before = Counter(map(_kind, repository_look.findings(name, seed.get(name, b""))))
+        for finding in findings:
+            before[_kind(finding)] -= 1
+            if before[_kind(finding)] < 0:
+                new.append(f"{name}:{finding}")
+    return new
+
+
+def _kind(finding: str) -> str:
+    return finding.partition(": ")[2] or finding
+
+
+def history_of(files: Iterable[str]) -> str | None:
+    """A path of a git repository among these, by any name: its objects may hold what comes later."""
+    stores: dict[str, set[str]] = {}
+    for name in files:
+        parts = PurePosixPath(name).parts
+        if ".git" in parts:
+            return name
+        for at, part in enumerate(parts[:-1]):
+            if part in _STORE:
+                stores.setdefault("/".join(parts[:at]), set()).add(part)
+        if parts[-1] == "HEAD" or PurePosixPath(name).suffix == ".bundle":
+            stores.setdefault("/".join(parts[:-1]), set()).add("HEAD" if parts[-1] == "HEAD" else name)
+    for place, seen in stores.items():
+        bundle = next((name for name in seen if name.endswith(".bundle")), None)
+        if bundle or {*_STORE, "HEAD"} <= seen:
+            return bundle or place
+    return None
