@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import datetime
 import re
+import unicodedata
 from collections.abc import Iterator
 from decimal import Decimal
 from pathlib import Path
@@ -165,8 +166,10 @@ def _writing(text: str, fields: dict[str, Any]) -> tuple[str, str]:
 
     def found(writing: tuple[str, str]) -> int:
         decimal, groups = writing
-        return sum(any(_written(amount, decimal, group) in text for group in groups) for amount in amounts)
+        return sum(any(_written(amount, decimal, group) in plain for group in groups) or
+                   _written_by_lakhs(amount, decimal) in plain for amount in amounts)
 
+    plain = unicodedata.normalize("NFKC", text)
     return max(_WRITINGS, key=found)
 
 
@@ -193,6 +196,12 @@ def _amounts(fields: dict[str, Any]) -> Iterator[str]:
 def _written(amount: Decimal, decimal: str, group: str) -> str:
     whole, _, part = f"{abs(amount):,.2f}".partition(".")
     return f"{whole.replace(',', group)}{decimal}{part}"
+
+
+def _written_by_lakhs(amount: Decimal, decimal: str) -> str:
+    """As in India: groups of two before the last three digits."""
+    whole, _, part = f"{abs(amount):.2f}".partition(".")
+    return f"{re.sub(r'(?<=[0-9])(?=(?:[0-9]{2})*[0-9]{3}$)', ',', whole)}{decimal}{part}"
 
 
 def _sums(fields: dict[str, Any]) -> list[list[str]]:

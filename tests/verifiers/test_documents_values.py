@@ -34,7 +34,7 @@ def test_amounts_are_read_as_the_document_writes_them(text: str, locale: Locale,
 
 
 @pytest.mark.parametrize("text", [
-    "", " ", "€", "--5", "-(5)", "5 6", "1.23,4,5", "12.34", "1,5,", ",5", "5,", "1e3", "NaN", "inf", "٣", "½", "5%",
+    "", " ", "€", "--5", "-(5)", "5 6", "1.23,4,5", "12.34", "1,5,", ",5", "5,", "1e3", "NaN", "inf", "٣4", "½", "5%",
     "0x10", "1.2345", "$5", "€€5", "5€ 6€", "9" * 100, "-", "–", "((5))", "(5", "5)", "-5-", "5 million thousand",
     "5 dozen", "ca. 5", "5 or 6", "5/6", "5,00 Euro", "1.234.5", "1..234", "1 234", "€ EUR 5", "5m", "million", "²"])
 def test_what_is_not_one_amount_is_none(text: str) -> None:
@@ -76,7 +76,7 @@ def test_dates_are_read_in_many_ways(text: str, order: str, wanted: str) -> None
 @pytest.mark.parametrize("text", [
     "", "03/04/2024", "1-2-24", "2024-02-30", "31.04.2024", "29.02.2023", "2024", "March 2024", "today", "20 March",
     "20 March 2023 or 21 March 2023", "20-21 March 2023", "32 March 2023", "20 Ma 2023", "20 Jui 2023", "2024-13-01",
-    "2023-03-20T17:00:00", "20/03-2023", "20 March April 2023", "٢٠.٠٣.٢٠٢٣", "2024-02-29 " * 9, "due 20 March 2023",
+    "2023-03-20T17:00:00", "20/03-2023", "20 March April 2023", "٢٠.٠٣.2023", "2024-02-29 " * 9, "due 20 March 2023",
     "0000-01-01", "00.00.0000", "²0.03.2023", "20 March 23 2024", "YYYY-MM-DD"])
 def test_what_could_be_two_dates_or_none_is_none(text: str) -> None:
     assert dates.parse(text) is None

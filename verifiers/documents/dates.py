@@ -8,7 +8,7 @@ import functools
 import re
 import unicodedata
 
-from verifiers.documents.numbers import raised
+from verifiers.documents.numbers import ascii_digits, raised
 
 TEXT_LIMIT = 60
 _MONTHS = (
@@ -32,7 +32,7 @@ def parse(text: str, order: str = "") -> datetime.date | None:
     """`order` is `dmy`, `mdy` or empty (see Locale)."""
     if len(text) > TEXT_LIMIT or raised(text):
         return None
-    plain = _plain(text)
+    plain = _plain(ascii_digits(text) or "")
     plain = re.sub(r"[t ]00:00(:00(\.0+)?)?(z|\+00:00)?$", "", plain)
     parts = _numeric(plain, order) or _named(plain)
     if parts is None:
@@ -51,6 +51,8 @@ def _plain(text: str) -> str:
 
 def _numeric(text: str, order: str) -> tuple[int, int, int] | None:
     if found := re.fullmatch(r"(\d{4})(\d\d)(\d\d)", text, re.ASCII):
+        return int(found[1]), int(found[2]), int(found[3])
+    if found := re.fullmatch(r"(\d{4}) ?年 ?(\d{1,2}) ?月 ?(\d{1,2}) ?日?", text, re.ASCII):
         return int(found[1]), int(found[2]), int(found[3])
     found = re.fullmatch(r"(\d{4})([-/.]) ?(\d{1,2})\2 ?(\d{1,2})\.?", text, re.ASCII)
     if found:

@@ -28,7 +28,7 @@ def is_nothing(kind: str, got: Any) -> bool:
 
 
 def number(value: Any, locale: Locale) -> Decimal | None:
-    reading = read(value, locale)
+    reading = read(value, locale, words=True)
     return reading.value if reading else None
 
 
@@ -40,7 +40,7 @@ def money(value: Any, locale: Locale) -> Decimal | None:
 
 def percent(value: Any, locale: Locale) -> Decimal | None:
     """The number before the percent sign, which may be left out: 21 and 21 % are the same, 0.21 is not."""
-    reading = read(value, locale, scales=True)
+    reading = read(value, locale, scales=True, words=True)
     if reading is None or reading.scale not in ("", "percent"):
         return None
     return reading.value * 100 if reading.scale else reading.value
@@ -82,4 +82,6 @@ def why_not(kind: str, got: Any, locale: Locale) -> str:
     if kind == "date":
         found = dates.parse(got, locale.dates) if isinstance(got, str) else None
         return f"read as {found.isoformat()}" if found else "no date, or one that can be read in two ways"
+    if kind == "id" and isinstance(got, Decimal):
+        return "a number has no leading zeros, and is another one here"
     return "" if isinstance(got, str) else "not a text" if kind != "flag" else "neither true nor false"

@@ -18,7 +18,7 @@ from verifiers.documents.texts import folded
 _DATE = re.compile(r"\d{1,4}[-/.] ?\d{1,2}[-/.] ?\d{1,4}"
                    r"|\d{1,2}\.?(?:st|nd|rd|th)? (?:de )?[^\W\d_]{3,12}\.?,? (?:de )?\d{4}"
                    r"|[^\W\d_]{3,12}\.? \d{1,2}(?:st|nd|rd|th)?,? \d{4}")
-_NUMBER = re.compile(r"\(?[-−]?\d[\d.,'’\u00a0\u202f]*\)?-?")
+_NUMBER = re.compile(r"\(?[-−]?\d[\d.,'’\u066b\u066c\u00a0\u202f]*\)?-?")
 
 
 class Grounds:

@@ -24,6 +24,10 @@ class Field(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     type: str
     want: str | list[str | dict[str, str]] | None
     of: dict[str, str] = {}
+    also: list[str] = []
+    """Further values that are right, where `want` is one value."""
+    currency: str = ""
+    """Of the amounts: where an answer names another of the document's currencies, it is wrong."""
 
 
 class Question(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -35,6 +39,8 @@ class Question(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     scale: str = ""
     rel: str = "0"
     abs: str | None = None
+    also: list[list[str]] = []
+    """Further answers that are right, as other annotators gave them."""
 
 
 class DocumentsHidden(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -88,7 +94,8 @@ def _faults(hidden: DocumentsHidden, task: Task) -> Iterator[tuple[str, Any]]:
         if name not in task.files:
             yield "a source is not among the task's files", name
     question = hidden.question
-    if question and (question.type not in QUESTION_TYPES or question.scale not in SCALES or not any(question.want)):
+    if question and (question.type not in QUESTION_TYPES or question.scale not in SCALES or not all(
+            any(want) for want in (question.want, *question.also))):
         yield "the question has an unknown type or scale, or no answer", [question.type, question.scale]
     if question and not all(_canonical("number", text) for text in (question.rel, question.abs or "0")):
         yield "a tolerance is not a number", [question.rel, question.abs]
@@ -97,6 +104,9 @@ def _faults(hidden: DocumentsHidden, task: Task) -> Iterator[tuple[str, Any]]:
 def _typed(field: Field) -> Iterator[tuple[str, str | None]]:
     """Each wanted value with its type."""
     rows = field.want if isinstance(field.want, list) else [field.want]
+    yield from ((field.type, want) for want in field.also)
+    if field.also and not isinstance(field.want, str):
+        yield "further values without one", None
     if field.type != "items":
         yield from ((field.type, want) for want in rows if not isinstance(want, dict))
         yield from (("rows without the type `items`", repr(want)) for want in rows if isinstance(want, dict))

@@ -8,13 +8,14 @@ agree; every value in them counts alone.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from verifiers.documents import fields
 from verifiers.documents.assignment import assign
 from verifiers.documents.hidden import DocumentsHidden, Field
 from verifiers.documents.locale import Locale
+from verifiers.documents.numbers import same_currency
 
 ABSENT = object()
 ROWS_LIMIT = 500
@@ -40,10 +41,11 @@ def leaves(hidden: DocumentsHidden, answer: Mapping[str, Any]) -> list[Leaf]:
     found: list[Leaf] = []
     for name, field in hidden.fields.items():
         got = answer.get(name, ABSENT)
+        locale = _locale(field, hidden.locale)
         if field.type == "items":
-            found += _items(name, field, got, hidden.locale)
+            found += _items(name, field, got, locale)
         else:
-            found.append(_value(name, field.type, field.want, got, hidden.locale))
+            found.append(_value(name, field.type, field.want, got, locale, field.also))
     return found + [leaf for name in answer if name not in hidden.fields for leaf in _extra(name, answer[name])]
 
 
@@ -57,7 +59,15 @@ def rates(found: list[Leaf]) -> dict[str, float]:
             "recall": right / wanted if wanted else 0.0}
 
 
-def _value(path: str, kind: str, want: Any, got: Any, locale: Locale) -> Leaf:
+def _locale(field: Field, locale: Locale) -> Locale:
+    """Where the field names its currency, that one's symbols alone may stand beside its amounts."""
+    if not field.currency:
+        return locale
+    return locale._replace(currencies=tuple(symbol for symbol in (field.currency, *locale.currencies)
+                                            if same_currency(symbol, field.currency)))
+
+
+def _value(path: str, kind: str, want: Any, got: Any, locale: Locale, also: Sequence[str] = ()) -> Leaf:
     if got is ABSENT or fields.is_nothing(kind, got):
         return Leaf(path, "nothing" if want is None else "missing", int(want is not None), 0, want)
     if want is None:
@@ -69,6 +79,8 @@ def _value(path: str, kind: str, want: Any, got: Any, locale: Locale) -> Leaf:
         return Leaf(path, "right" if same else "wrong", 1, 1 + surplus, want, got)
     if fields.matches(kind, got, want, locale):
         return Leaf(path, "right", 1, 1, want, got)
+    if any(fields.matches(kind, got, one, locale) for one in also):
+        return Leaf(path, "right", 1, 1, want, got, "a further right value")
     return Leaf(path, "wrong", 1, _count(got), want, got, fields.why_not(kind, got, locale))
 
 

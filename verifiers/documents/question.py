@@ -16,10 +16,12 @@ from collections.abc import Sequence
 from decimal import Decimal
 from typing import Any, NamedTuple
 
+import msgspec
+
 from verifiers.documents.answer import BadAnswer, parse_answer
 from verifiers.documents.hidden import Question
 from verifiers.documents.locale import Locale
-from verifiers.documents.numbers import SCALES, SYMBOLS, Reading, is_nil, read
+from verifiers.documents.numbers import SCALES, SYMBOLS, Reading, is_nil, read, same_currency
 from verifiers.documents.texts import folded
 
 ENGLISH = Locale()
@@ -41,7 +43,9 @@ class Item(NamedTuple):
 
     def same(self, other: Item) -> bool:
         if self.reading and other.reading:
-            return self.reading.value == other.reading.value
+            return self.reading.value == other.reading.value and (
+                not self.reading.symbol or not other.reading.symbol or same_currency(
+                    self.reading.symbol, other.reading.symbol))
         return not self.reading and not other.reading and self.words == other.words and bool(
             self.words or is_nil(self.text) == is_nil(other.text))
 
@@ -53,7 +57,12 @@ class Overlap(NamedTuple):
 
 
 def judge(question: Question, text: str | None) -> tuple[dict[str, float], float, dict[str, Any]]:
-    """Components, reward, and evidence."""
+    """Components, reward, and evidence, of the wanted answer that the given one comes closest to."""
+    every = [_judge(msgspec.structs.replace(question, want=want), text) for want in (question.want, *question.also)]
+    return max(every, key=lambda found: (found[1], found[0]["f1"]))
+
+
+def _judge(question: Question, text: str | None) -> tuple[dict[str, float], float, dict[str, Any]]:
     wanted = _items([item for item in question.want if item.strip()], question.scale)
     evidence: dict[str, Any] = {"want": [_shown(item) for item in wanted], "scale": question.scale}
     try:
@@ -101,7 +110,7 @@ def _items(values: list[Any], scale: str) -> list[Item]:
 
 
 def _item(value: Any, scale: str) -> Item:
-    reading = read(value, ENGLISH, SYMBOLS, scales=True)
+    reading = read(value, ENGLISH, SYMBOLS, scales=True, words=True)
     text = f"{value:f}" if isinstance(value, Decimal) else str(value)
     if reading and scale and reading.scale not in ("", scale):
         reading = None  # 36 % million is no number.

@@ -24,7 +24,7 @@ from verifiers.verifier import Context, Score
 MODULES = ("verifiers.documents", *(f"verifiers.documents.{name}" for name in (
     "answer", "assignment", "dates", "fields", "grounds", "hidden", "locale", "match", "numbers", "pages",
     "question", "sums", "texts", "verifier")), "tasks.documents_pdf", "verifiers.killable",
-    "verifiers.submitted")
+    "verifiers.number_words", "verifiers.submitted")
 
 
 class DocumentsVerifier:
