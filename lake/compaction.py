@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 
 from artifacts.folder import Folder
 from lake.clustering import clustered
-from lake.files import LiveFile, add_action, as_written, new_file, parquet_writer, remove_action, size_of
+from lake.files import DataFile, LiveFile, add_action, as_written, remove_action
 from lake.tablelog import TableLog
 from schemas.errors import LakeError
 
@@ -31,6 +31,7 @@ _TIERS = (1 << 20, 16 << 20, 64 << 20)
 _MERGED_BYTES = 2 * _TIERS[-1]
 """A merge fills its files so far: all but the last of them leave the classes for good."""
 _COUNTER = "headrace/compaction"
+DOCTOR = "`headrace lake doctor` says what to do"
 
 
 def due(files: Sequence[LiveFile]) -> list[LiveFile]:
@@ -70,16 +71,24 @@ def groups(files: Sequence[LiveFile]) -> Iterator[list[LiveFile]]:
 
 def _merged(folder: Folder, files: Sequence[LiveFile]) -> dict[str, Any]:
     """One file with the rows of `files`, in bounded memory. Raises LakeError rather than lose a row."""
-    told = [file.rows for file in files]
+    _require_as_told(folder, files)
     with ExitStack() as stack:
         readers = [pq.ParquetFile(stack.enter_context(folder.reader(file.path))) for file in files]
         schema = as_written(pa.unify_schemas([reader.schema_arrow for reader in readers]))
-        name, rows = new_file(schema), 0
-        with parquet_writer(folder, name, schema) as writer:
+        told = [(file.rows, reader.metadata.num_rows) for file, reader in zip(files, readers, strict=True)]
+        made = DataFile(folder, schema)
+        with made.opened():
             for table in clustered(readers, schema):
-                writer.write_table(table)
-                rows += table.num_rows
-            if None in told or rows != sum(count or 0 for count in told):
+                made.write(table)
+            if any(rows != there for rows, there in told) or made.rows != sum(rows or 0 for rows, _ in told):
                 raise LakeError("compaction read another number of rows than the table tells; nothing was changed",
-                                where=folder.url, value={"read": rows, "told": told})
-    return add_action(name, size_of(folder, name), rows, {}, data_change=False)
+                                where=folder.url, value={"read": made.rows, "told and there": told}, hint=DOCTOR)
+    return add_action(made, {}, data_change=False)
+
+
+def _require_as_told(folder: Folder, files: Sequence[LiveFile]) -> None:
+    """Raises LakeError for a file of another size than it was written with."""
+    for file in files:
+        if (size := folder.size(file.path)) != file.size:
+            raise LakeError("a file is not as it was written; nothing was changed", hint=DOCTOR,
+                            where=f"{folder.url}/{file.path}", value={"bytes": size, "written": file.size})

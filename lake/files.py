@@ -1,6 +1,6 @@
 """Data files of a table. Written here rather than by the library: a commit then costs the same however many files are
 live, token columns get the encodings that suit them, and a file's name tells its columns, so that readers need not open
-all files to know them. Nobody sees a file before a commit names it.
+all files to know them. Nobody sees a file before a commit names it, and the commit tells the digest of its bytes.
 """
 
 from __future__ import annotations
@@ -8,9 +8,9 @@ from __future__ import annotations
 import hashlib
 import json
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -23,6 +23,7 @@ from schemas.ids import new_id
 if TYPE_CHECKING:
     from deltalake import DeltaTable
 
+DIGEST_TAG = "headrace.digest"
 _TOKENS = {"context_tokens.list.element", "generated_tokens.list.element"}
 _PLAIN = {"data", "text", "output", "arguments", "answer", "id", "event_id", "score_id"}
 """Columns whose values hardly repeat: a dictionary would only cost time."""
@@ -51,31 +52,62 @@ def _as_written(kind: pa.DataType) -> pa.DataType:
     return pa.map_(kind.key_type, kind.item_type) if pa.types.is_map(kind) else kind
 
 
-def write_file(folder: Folder, rows: pa.Table) -> tuple[str, int]:
-    """Write `rows` as one Parquet file of the table, durably; its name and size."""
-    name = new_file(rows.schema)
-    with parquet_writer(folder, name, rows.schema) as writer:
-        writer.write_table(rows)
-    return name, size_of(folder, name)
+class DataFile:
+    """A file that is being written; its size and digest are known once it is closed."""
+
+    def __init__(self, folder: Folder, schema: pa.Schema) -> None:
+        self.name, self.rows, self.size, self._folder, self._schema = new_file(schema), 0, 0, folder, schema
+        self._hash = hashlib.sha256()
+        self._writer: pq.ParquetWriter | None = None
+
+    @contextmanager
+    def opened(self) -> Iterator[None]:
+        """Durable afterwards; no file after an exception inside. Raises LakeError where the folder cannot be written,
+        or holds less than was written."""
+        try:
+            with self._folder.writer(self.name) as file:
+                tee = _Tee(file, self._hash.update)
+                with pq.ParquetWriter(tee, self._schema, **parquet_options(self._schema)) as self._writer:
+                    yield
+        except OSError as wrong:
+            raise LakeError(f"a data file cannot be written ({wrong.strerror or wrong})", where=self._folder.url,
+                            hint="is there free space, and may it be written?") from None
+        self.size = tee.size
+        if (there := self._folder.size(self.name)) != self.size:
+            raise LakeError("a file that was just written is not as it was written", where=self._folder.url,
+                            value={"file": self.name, "written": self.size, "there": there})
+
+    def write(self, rows: pa.Table) -> None:
+        assert self._writer is not None
+        self._writer.write_table(rows)
+        self.rows += rows.num_rows
+
+    @property
+    def digest(self) -> str:
+        return f"sha256:{self._hash.hexdigest()}"
 
 
-def size_of(folder: Folder, name: str) -> int:
-    size = folder.size(name)
-    if size is None:
-        raise LakeError("a file that was just written is gone", where=folder.url, value=name)
-    return size
+class _Tee:
+    """What is written to a file is also told to another."""
+
+    def __init__(self, file: BinaryIO, tell: Callable[[Any], None]) -> None:
+        self._file, self._tell, self.size = file, tell, 0
+
+    def write(self, data: Any) -> int:
+        self._tell(data)
+        self.size += len(data)
+        return self._file.write(data)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._file, name)
 
 
-@contextmanager
-def parquet_writer(folder: Folder, name: str, schema: pa.Schema) -> Iterator[pq.ParquetWriter]:
-    """Durable afterwards; no file after an exception inside. Raises LakeError where the folder cannot be written."""
-    try:
-        with folder.writer(name) as file, pq.ParquetWriter(
-                file, schema, **parquet_options(schema)) as writer:
-            yield writer
-    except OSError as wrong:
-        raise LakeError(f"a data file cannot be written ({wrong.strerror or wrong})", where=folder.url,
-                        hint="is there free space, and may it be written?") from None
+def write_file(folder: Folder, rows: pa.Table) -> DataFile:
+    """Write `rows` as one Parquet file of the table, durably."""
+    file = DataFile(folder, rows.schema)
+    with file.opened():
+        file.write(rows)
+    return file
 
 
 def parquet_options(schema: pa.Schema) -> dict[str, Any]:
@@ -102,13 +134,12 @@ def _leaf(field: pa.Field) -> str:
     return f"{field.name}.list.element" if pa.types.is_list(field.type) else str(field.name)
 
 
-def add_action(name: str, size: int, rows: int, spans: Mapping[str, tuple[Any, Any]],
-               data_change: bool) -> dict[str, Any]:
+def add_action(file: DataFile, spans: Mapping[str, tuple[Any, Any]], data_change: bool) -> dict[str, Any]:
     """What an entry of the table's log says of a new file."""
-    stats = {"numRecords": rows, "minValues": {key: low for key, (low, _) in spans.items()},
+    stats = {"numRecords": file.rows, "minValues": {key: low for key, (low, _) in spans.items()},
              "maxValues": {key: high for key, (_, high) in spans.items()}}
-    return {"add": {"path": name, "partitionValues": {}, "size": size, "modificationTime": _now_ms(),
-                    "dataChange": data_change, "stats": json.dumps(stats)}}
+    return {"add": {"path": file.name, "partitionValues": {}, "size": file.size, "modificationTime": _now_ms(),
+                    "dataChange": data_change, "stats": json.dumps(stats), "tags": {DIGEST_TAG: file.digest}}}
 
 
 def remove_action(file: LiveFile) -> dict[str, Any]:

@@ -72,15 +72,23 @@ def lost(folder: Folder) -> LakeError | None:
         return LakeError("the tables that are the lake are gone", where=where, value=pointer.tables, hint=_AGAIN)
     if data is not None or any(table_exists(folder, name) for name in TABLES):
         return None
+    left = unnamed(folder)
+    if not left or read(folder)[1] is not None:
+        return None
+    return LakeError("the file that names the lake's tables is gone", where=where, value=left, hint=_AGAIN)
+
+
+def unnamed(folder: Folder) -> list[str]:
+    """Tables that are neither the lake, nor a lake of before, nor being built."""
+    pointer, _ = read(folder)
     try:
         building = folder.read(BUILDING)
     except OSError:
         building = b""
-    left = sorted({file.name.partition("/")[0] for file in folder.list("tables-")} - {""})
-    left = [name for name in left if name.encode() not in building and table_exists(folder.at(name), "events")]
-    if not left or read(folder)[1] is not None:
-        return None
-    return LakeError("the file that names the lake's tables is gone", where=where, value=left, hint=_AGAIN)
+    names = {"", *(file.name.partition("/")[0] for file in folder.list("tables-"))}
+    names -= {pointer.tables, *(past.tables for past in pointer.before)}
+    return [name for name in sorted(names) if (not name or name.encode() not in building)
+            and table_exists(tables_of(folder, name), "events")]
 
 
 def switch(folder: Folder, name: str) -> str:

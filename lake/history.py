@@ -87,7 +87,10 @@ def read_events(lake: Lake, query: str, parameters: Mapping[str, object],
 
 
 def events_in(batch: pa.RecordBatch) -> Iterator[tuple[Position, Event]]:
+    """A null that only a damaged table holds is the empty value."""
     for row in batch.to_pylist():
         kind = wire_type(row["type"], row["version"]) if row["version"] else row["type"]
+        sequence = -1 if row["sequence"] is None else row["sequence"]
         yield (Position(row["topic"], row["partition"], row["offset"]),
-               Event(row["id"], row["source"], kind, row["subject"], row["sequence"], row["time_us"], row["data"]))
+               Event(row["id"] or "", row["source"] or "", kind or "", row["subject"] or "", sequence,
+                     row["time_us"] or 0, row["data"] or b""))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from artifacts.folder import Folder, Stored
@@ -44,13 +43,3 @@ def read_entry(folder: Folder, version: int) -> list[dict[str, Any]]:
     if not lines or not all(isinstance(line, dict) for line in lines):
         raise ValueError("the entry holds no actions")
     return lines
-
-
-def removals(folder: Folder, versions: Iterable[int]) -> dict[str, int]:
-    """Files that these entries took out of the table, and when, in microseconds."""
-    removed = {}
-    for version in versions:
-        for action in read_entry(folder, version):
-            if "remove" in action:
-                removed[action["remove"]["path"]] = 1000 * int(action["remove"].get("deletionTimestamp") or 0)
-    return removed

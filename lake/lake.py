@@ -102,6 +102,18 @@ class Lake:
         standing.reader.require_whole()
         self._identity = identity
 
+    def require_whole(self) -> None:
+        """Raises LakeError where a table is gone, damaged, foreign, of a newer release, or lost rows: before anything
+        is added, moved or removed."""
+        standing = self._follow()
+        if not table_exists(standing.folder, "events"):
+            self._refuse_headless(standing.folder)
+        standing.reader.require_whole()
+
+    def unkept(self) -> list[tuple[str, str]]:
+        """Tables that are not what `events` says of them, and why not."""
+        return list(self._follow().reader.unkept())
+
     def positions(self, table: str = "events") -> dict[TopicPartition, int]:
         """Next offset by topic-partition: all before it is in the table. `events` is the lake's position."""
         return self._follow().reader.positions(table)
@@ -155,6 +167,7 @@ class Lake:
     def compact(self, wait_s: float = 0.0, advance: Callable[[str], None] = lambda table: None) -> dict[str, int]:
         """Merge all small files, as far as that is good, and write checkpoints; how many were merged, by table. Sinks
         may go on meanwhile. Raises LakeError while another process maintains the lake."""
+        self.require_whole()
         with maintenance(self.folder, "compact", wait_s) as lease:
             tables, merged = self.tables, {}
             for name in TABLES:

@@ -39,8 +39,7 @@ def add_missing(lake: Lake, table: str, rows: pa.Table) -> int:
     counter = log.transactions.get(_COUNTER, 0)
     rows = _without(rows, _there(lake, table, rows))
     if rows.num_rows:
-        name, size = write_file(tables.at(table), rows)
-        action = add_action(name, size, rows.num_rows, spans_of(rows), data_change=True)
+        action = add_action(write_file(tables.at(table), rows), spans_of(rows), data_change=True)
         log.commit([action], {_COUNTER: counter + 1})
     return int(rows.num_rows)
 

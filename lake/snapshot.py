@@ -8,16 +8,17 @@ the snapshot has no rows beyond it, and is read without a filter.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from artifacts.folder import Folder
 from eventlog.log import TopicPartition
 from lake.place import sql_file
 from lake.tablelog import TableLog, open_log
-from lake.tables import lost_rows
+from lake.tables import LOST, REBUILD, lost_rows
 from lake.transactions import positions_of, promises_of
 from schemas.errors import LakeError, QueryError
+from schemas.tables import TABLES
 
 Positions = Mapping[TopicPartition, int]
 
@@ -103,12 +104,27 @@ class SnapshotReader:
             return found
 
     def require_whole(self) -> None:
-        """Raises LakeError if a table has lost rows that `events` says it holds."""
+        """Raises LakeError if a table cannot be opened, is of a newer release or a copy of another log, or has lost
+        rows that `events` says it holds."""
         with self._lock:
-            for name, promised in self._table("events").promises().items():
-                held = self._table(name).positions()
-                if any(held.get(part, 0) < offset for part, offset in promised.items()):
-                    raise lost_rows(self._root.at(name), snapshot_of(promised))
+            for name in TABLES:
+                self._table(name).refresh()
+        for name, wrong in self.unkept():
+            raise LakeError(wrong, where=self._root.at(name).url, hint=REBUILD)
+
+    def unkept(self) -> Iterator[tuple[str, str]]:
+        """Tables that are not what `events` says of them, and why not."""
+        with self._lock:
+            events = self._table("events")
+            log, promises = events.refresh(), events.promises()
+            for name in TABLES if log else ():
+                table = self._table(name)
+                found, held, promised = table.refresh(), table.positions(), promises.get(name, {})
+                if found is not None and log is not None and found.identity != log.identity:
+                    yield name, (f"is a copy of log {found.identity or '(none)'}, where `events` is one of "
+                                 f"{log.identity or '(none)'}")
+                elif any(held.get(part, 0) < offset for part, offset in promised.items()):
+                    yield name, f"{LOST}: {snapshot_of(promised)}"
 
     def forget(self) -> None:
         with self._lock:

@@ -17,7 +17,15 @@ from typing import Any
 from artifacts.folder import Folder
 from lake.durable import Durable
 from lake.files import LiveFile, live_files
-from lake.tables import identity_in, identity_of, open_table, refuse_newer, table_exists, write_checkpoint
+from lake.tables import (
+    identity_in,
+    identity_of,
+    open_table,
+    refuse_foreign,
+    refuse_newer_protocol,
+    table_exists,
+    write_checkpoint,
+)
 from lake.transactions import LOG, actions_of, entry_name, first_line, read_transactions
 from schemas.errors import CommitConflictError, HeadraceError, LakeError
 
@@ -110,9 +118,11 @@ class TableLog:
             elif remove := action.get("remove"):
                 self._files.pop(remove["path"], None)
             elif changed := action.get("metaData"):
-                refuse_newer(changed["configuration"], self.folder.url)
+                refuse_foreign(changed["configuration"], self.name, self.folder.url)
                 self.identity = identity_in(changed["configuration"])
                 self.columns = {field["name"] for field in json.loads(changed["schemaString"])["fields"]}
+            elif protocol := action.get("protocol"):
+                refuse_newer_protocol(protocol, self.folder.url)
 
     def _checkpoint(self) -> None:
         """So that the table opens fast. It is no part of the commit."""

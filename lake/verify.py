@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 
 from lake import generation
 from lake.files import live_files
+from lake.gaps import gaps
 from lake.snapshot import snapshot_of
-from lake.tables import IDENTITY_KEY, open_table, table_exists
+from lake.tables import IDENTITY_KEY, REBUILD, open_table, table_exists
 from lake.transactions import LOG, first_line, read_transactions
 from schemas.errors import LakeError
 from schemas.events import PAYLOADS
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from lake.lake import Lake
 
 _LISTED = 5
+_UNTOLD = " (only the log can tell rows that were lost from marks of transactions)"
 _ONE_ROW_EACH = {
     "episode.requested": "requests", "episode.cancel_requested": "cancellations", "task.registered": "tasks",
     "turn.generated": "turns", "tool.returned": "tool_calls", "episode.finished": "episodes",
@@ -42,17 +44,18 @@ _NEWEST = {payload.NAME: payload.VERSION for payload in PAYLOADS}
 _TYPES = ", ".join(f"('{kind}', '{table}', {_NEWEST[kind]})" for kind, table in _ONE_ROW_EACH.items())
 """With the newest version that this release makes rows of: newer ones are carried in `events` alone."""
 
-_OFFSETS = """
-with seen as (
-  select topic, partition, "offset" from raw_events
-  union select topic, partition, "offset" from raw_dead_letters),
-ends as (
-  select topic, partition, "offset" from seen
-  union all select unnest($topics), unnest($partitions), unnest($offsets)),
-spans as (
-  select *, lag("offset", 1, -1) over (partition by topic, partition order by "offset") as before from ends)
-select topic || '-' || partition || ': offsets ' || (before + 1) || ' to ' || ("offset" - 1) || ' are missing'
-from spans where before < "offset" - 1 order by topic, partition, "offset"
+_BEYOND = """
+select topic || '-' || partition || ': the row at offset ' || "offset" || ' in ' || name || ' lies beyond offset ' ||
+  coalesce(stop, 0) || ', where the lake stands'
+from ({rows}) left join (
+  select unnest($topics) as topic, unnest($partitions) as partition, unnest($offsets) as stop) using (topic, partition)
+where "offset" >= coalesce(stop, 0) order by topic, partition, "offset"
+"""
+_NAMELESS = """
+select topic || '-' || partition || ': the event at offset ' || "offset" || ' lacks its id, source, type, subject, '
+  || 'sequence or time'
+from raw_events where id is null or source is null or type is null or subject is null or sequence is null
+  or time is null or admitted is null order by 1
 """
 _TWICE = f"""
 select topic || '-' || partition || ': offset ' || "offset" || ' is there ' || count(*) || ' times in ' || name
@@ -122,30 +125,39 @@ order by 1
 _EVIDENCE = "select score_id, episode_id, evidence from scores where status = 'ok' and evidence is not null order by 1"
 
 
-_CHECKS = (_TWICE, _SEQUENCES, _ROW_WITHOUT_EVENT, _EVENT_WITHOUT_ROW, _MANIFESTS, _DECIDED, _STRANGERS, _BOOKS,
-           _SCORES)
+_BEYOND = _BEYOND.format(rows=" union all ".join(
+    f"select '{table}' as name, topic, partition, \"offset\" from raw_{table}" for table in TABLES))
+_CHECKS = (_TWICE, _NAMELESS, _SEQUENCES, _ROW_WITHOUT_EVENT, _EVENT_WITHOUT_ROW, _MANIFESTS, _DECIDED, _STRANGERS,
+           _BOOKS, _SCORES)
 
 
 def problems(lake: Lake, contiguous: bool = True) -> Iterator[str]:
     """Every broken promise that the tables show. At most a few of each kind are listed, then their number.
 
-    `contiguous`: offsets that are in no table are problems. Marks of transactions look so too; who compares with the
-    log itself (`replay/audit.py`) knows them apart, and need not ask here.
+    `contiguous`: offsets that are in no table are problems. Marks of transactions look so too; who has the log asks it
+    about them instead (`lake/gaps.py`).
     """
     positions = lake.positions()
     if not positions and (wrong := generation.lost(lake.folder)):
         yield f"{wrong}; {wrong.hint}"
         return
-    if not positions and table_exists(lake.tables, "events"):
-        yield from _of_another_log(lake)
-    elif not positions and (left := [name for name in TABLES if name != "events" and table_exists(lake.tables, name)]):
+    another = list(_of_another_log(lake)) if not positions and table_exists(lake.tables, "events") else []
+    left = [name for name in TABLES if name != "events" and table_exists(lake.tables, name)] if not positions else []
+    if another:
+        yield from another
+    elif left:
         yield f"the table `events` is gone, but there are {', '.join(left)}: `headrace lake rebuild` builds all anew"
         return
+    with suppress(LakeError):  # It is told below.
+        yield from (f"{table}: {wrong}; {REBUILD}" for table, wrong in (lake.unkept() if not another else ()))
     snapshot = snapshot_of(positions)
     told: set[str] = set()
     asked = {"topics": [topic for topic, _ in positions], "partitions": [number for _, number in positions],
              "offsets": list(positions.values())}
-    queries = [(_OFFSETS, asked)] if positions and contiguous else []
+    if contiguous:
+        with suppress(LakeError):  # It is told below.
+            yield from _listed([f"{gap}{_UNTOLD}" for gap in gaps(lake, snapshot)])
+    queries = [(_BEYOND, asked)] if positions else []
     for query, parameters in [*queries, *((query, None) for query in _CHECKS)]:
         try:
             yield from _told(lake.sql(query, snapshot, parameters))
@@ -164,7 +176,10 @@ def behind(lake: Lake) -> list[tuple[str, int]]:
 
 
 def _told(result: pa.Table) -> Iterator[str]:
-    found = result.column(0).to_pylist()
+    yield from _listed(result.column(0).to_pylist())
+
+
+def _listed(found: list[str]) -> Iterator[str]:
     yield from found[:_LISTED]
     if len(found) > _LISTED:
         yield f"... and {len(found) - _LISTED} more like: {found[0]}"

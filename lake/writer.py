@@ -70,9 +70,9 @@ class WriterTable:
                 for table, held in (promises or {}).items() for part, offset in held.items()}
         said |= {application(self._identity, part): end for part, end in ends.items()}
         if rows.num_rows:
-            name, size = write_file(self.folder, rows)
+            file = write_file(self.folder, rows)
             hit("sink:after_data_file")
-            actions.append(add_action(name, size, rows.num_rows, spans_of(rows), data_change=True))
+            actions.append(add_action(file, spans_of(rows), data_change=True))
         log.commit(actions, said)
         hit("sink:after_log_entry")
 

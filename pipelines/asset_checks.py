@@ -4,9 +4,11 @@ run, and the run fails."""
 # Dagster reads annotations at run time: no `from __future__ import annotations` here.
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 
 import dagster as dg
 
+from eventlog.inspection import inspect_log
 from pipelines import checks
 from pipelines.checks import CheckOutcome
 from pipelines.resources import HeadraceResource
@@ -41,7 +43,8 @@ def lake_checks(context: dg.AssetCheckExecutionContext, headrace: HeadraceResour
     snapshot = lake.snapshot()
     before = next_step(run_id, lake, rooms.artifacts, snapshot)[1] if run_id else None
     since = before.snapshot if before else None
-    contiguous = checks.check_offsets_contiguous(lake, since=since, snapshot=snapshot)
+    contiguous = checks.check_offsets_contiguous(lake, since=since, snapshot=snapshot,
+                                                 log=partial(inspect_log, rooms.settings))
     outcomes = [
         contiguous,
         checks.check_event_ids_unique(lake, since=since, snapshot=snapshot),

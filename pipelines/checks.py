@@ -8,11 +8,13 @@ checked then, so the cost of a check does not grow with the lake. `Lake.verify` 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from lake.gaps import Gap, gaps, lost
 from lake.snapshot import parse_snapshot
 from schemas.enums import Disposition
 from schemas.errors import HeadraceError, NotFoundError, TrainingError
@@ -21,6 +23,7 @@ from training.batch_file import decode_batch
 from training.manifest import Manifest
 
 if TYPE_CHECKING:
+    from eventlog.inspection import Inspector
     from lake.lake import Lake
 
 Snapshot = Mapping[str, int]
@@ -49,15 +52,6 @@ class CheckOutcome(msgspec.Struct, frozen=True, kw_only=True):
     metadata: dict[str, Any] = {}
 
 
-_SPANS = """
-with spans as (select unnest($topics) as topic, unnest($partitions) as partition, unnest($floors) as floor,
-  unnest($ends) as stop),
-seen as (select topic, partition, "offset" from events union select topic, partition, "offset" from dead_letters)
-select topic, partition, floor, stop, count("offset") as there
-from spans left join seen using (topic, partition)
-where "offset" is null or ("offset" >= floor and "offset" < stop)
-group by topic, partition, floor, stop order by topic, partition
-"""
 _WINDOW = """
 window_events as (
   select e.* from events e left join (
@@ -100,23 +94,37 @@ where r.episode_id is null or r.purpose = 'eval' or b.episode_id is not null ord
 """
 
 
-def check_offsets_contiguous(lake: Lake, *, since: Snapshot | None = None,
-                             snapshot: Snapshot | None = None) -> CheckOutcome:
-    """Every offset between `since` and the snapshot is in the lake, as an event or as a dead letter."""
+def check_offsets_contiguous(lake: Lake, *, since: Snapshot | None = None, snapshot: Snapshot | None = None,
+                             log: Callable[[], Inspector] | None = None) -> CheckOutcome:
+    """Every offset between `since` and the snapshot is in the lake, as an event or as a dead letter, or is a mark of a
+    transaction. Only the log can tell those: it is opened and asked where there is a gap, and without it a gap counts
+    as a loss."""
     snapshot = lake.snapshot() if snapshot is None else snapshot
-    ends = parse_snapshot(snapshot)
-    floors = {part: min(parse_snapshot(since or {}).get(part, 0), end) for part, end in ends.items()}
-    rows = lake.sql(_SPANS, snapshot, {
-        "topics": [topic for topic, _ in ends], "partitions": [number for _, number in ends],
-        "floors": [floors[part] for part in ends], "ends": list(ends.values())}).to_pylist() if ends else []
-    there = {(row["topic"], row["partition"]): row["there"] for row in rows}
-    missing = {f"{topic}-{number}": lost for (topic, number), end in ends.items()
-               if (lost := end - floors[topic, number] - there.get((topic, number), 0))}
-    wanted = sum(ends.values()) - sum(floors.values())
-    found = f"all {wanted} offsets are there" if not missing else "offsets are missing: " + _list(
-        f"{lost} of {part} between {floors[_part(part)]} and {ends[_part(part)] - 1}" for part, lost in missing.items())
-    return CheckOutcome(name="offsets_contiguous", passed=not missing, found=found,
-                        metadata={"offsets": wanted, "missing": sum(missing.values()), "partitions": len(ends)})
+    ends, starts = parse_snapshot(snapshot), parse_snapshot(since or {})
+    wanted = sum(end - min(starts.get(part, 0), end) for part, end in ends.items())
+    missing = gaps(lake, snapshot, since)
+    absent = sum(gap.size for gap in missing)
+    told, why = _by_the_log(missing, log)
+    found = f"all {wanted} offsets are there" if not missing else f"all {wanted} offsets are there but {absent}, " \
+        "which are marks of transactions or aborted records"
+    if told:
+        found = "offsets are missing: " + _list(
+            f"{gap.size} of {gap.part[0]}-{gap.part[1]} between {gap.first} and {gap.last} ({how})"
+            for gap, how in told) + why
+    return CheckOutcome(name="offsets_contiguous", passed=not told, found=found, metadata={
+        "offsets": wanted, "missing": sum(gap.size for gap, _ in told), "absent": absent, "partitions": len(ends)})
+
+
+def _by_the_log(missing: list[Gap], log: Callable[[], Inspector] | None) -> tuple[list[tuple[Gap, str]], str]:
+    """What of the gaps is lost, and why that could not be told."""
+    untold = [(gap, "lost, or marks of transactions") for gap in missing]
+    if not missing or log is None:
+        return untold, ""
+    try:
+        with closing(log()) as inspector:
+            return list(lost(missing, inspector)), ""
+    except HeadraceError as wrong:
+        return untold, f". The log could not be asked: {wrong}"
 
 
 def check_event_ids_unique(lake: Lake, *, since: Snapshot | None = None,
@@ -212,11 +220,6 @@ def _window(since: Snapshot | None) -> dict[str, Any]:
     floors = parse_snapshot(since or {})
     return {"topics": [topic for topic, _ in floors], "partitions": [number for _, number in floors],
             "floors": list(floors.values())}
-
-
-def _part(text: str) -> tuple[str, int]:
-    topic, _, number = text.rpartition("-")
-    return topic, int(number)
 
 
 def _list(items: Any) -> str:

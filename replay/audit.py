@@ -15,13 +15,13 @@ from lake.content import resolved
 from lake.snapshot import snapshot_of
 from replay.compare import Compared
 from replay.derive import Source, Window, windows
-from replay.source import ArchiveSource, LogSource
+from replay.source import ArchiveSource, LogSource, Loss
 from schemas.tables import TABLES
 from schemas.topics import DEAD_LETTERS, REQUESTS, SCORES, TASKS, TRAINING, TRAJECTORIES
 
 if TYPE_CHECKING:
     from artifacts.store import ArtifactStore
-    from eventlog.log import EventLog
+    from eventlog.inspection import Inspector
     from lake.lake import Lake
 
 _TABLES_OF = {
@@ -31,20 +31,21 @@ _TABLES_OF = {
 _LISTED = 5
 
 
-def differences(lake: Lake, artifacts: ArtifactStore, log: EventLog | None = None,
+def differences(lake: Lake, artifacts: ArtifactStore, log: Inspector | None = None,
                 advance: Callable[[int], None] = lambda count: None) -> Iterator[str]:
     """What is not as its event says, in words; with `log`, the events are the log's. A few of each kind are listed."""
     positions = lake.positions()
     as_of = snapshot_of(positions)
-    archive = ArchiveSource(lake, as_of)
-    source: Source = LogSource(log, archive) if log else archive
+    archive, lost = ArchiveSource(lake, as_of), list[Loss]()
+    source: Source = LogSource(log, archive, lost.append) if log else archive
     told: Counter[str] = Counter()
     for part, end in sorted(positions.items()):
         for window in windows(source, Folding(artifacts), part, 0, end):
-            for kind, text in _compare(lake, as_of, window):
+            for kind, text in [*(("losses of the log", str(loss)) for loss in lost), *_compare(lake, as_of, window)]:
                 told[kind] += 1
                 if told[kind] <= _LISTED:
                     yield text
+            lost.clear()
             advance(window.high - window.low)
     yield from (f"... and {count - _LISTED} more of {kind}" for kind, count in told.items() if count > _LISTED)
 
@@ -59,6 +60,9 @@ def _compare(lake: Lake, as_of: Mapping[str, int], window: Window) -> Iterator[t
     for key in sorted(letters.here.keys() - letters.there.keys()):
         reason = letters.here[key][0]["reason"]
         yield "unreadable records", f"the record at {place} offset {key[0]} would be a dead letter now: {reason}"
+    for key, what, text in letters.differences():
+        if key in letters.here and key in letters.there and what != "reason":
+            yield f"dead_letters.{what}", f"dead_letters: {place} offset {key[0]}: {text}"
     for table in ("events", *_TABLES_OF.get(window.part[0], ())):
         for key, what, text in _compared(lake, as_of, window, table).differences():
             if key[0] not in healable:

@@ -8,12 +8,14 @@ tables stay where they are until they are discarded.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
 from consumers.folding import Folding
+from eventlog.inspection import Inspector
 from eventlog.log import EventLog, TopicPartition
 from lake import generation, timeline
 from lake.content import CONTENT_TABLES, Content, content
@@ -22,8 +24,8 @@ from lake.snapshot import snapshot_of
 from lake.tables import NewerLakeError, open_table, table_exists
 from lake.vacuum import Unneeded, discard
 from replay.derive import Source, judgement, windows
-from replay.source import ArchiveSource, LogSource
-from schemas.errors import CommitConflictError, LakeError, NotFoundError, QueryError
+from replay.source import ArchiveSource, LogSource, Loss
+from schemas.errors import CommitConflictError, LakeError, LogDamagedError, NotFoundError, QueryError
 from schemas.failpoints import hit
 from schemas.ids import new_id, now_us
 from schemas.tables import TABLES
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
     from lake.lake import Lake
 
 FILE = generation.BUILDING
+_LOGGER = logging.getLogger("headrace.lake")
 _ATTEMPTS = 20
 Positions = dict[TopicPartition, int]
 Advance = Callable[[int], None]
@@ -59,15 +62,22 @@ class TableReport(NamedTuple):
         return self.before == self.after
 
 
-def rebuild(lake: Lake, log: EventLog, artifacts: ArtifactStore, *, check: bool = False, wait_s: float = 0.0,
+def rebuild(lake: Lake, log: EventLog, inspector: Inspector, artifacts: ArtifactStore, *, check: bool = False,
+            accept_loss: bool = False, wait_s: float = 0.0,
             advance: Advance = lambda count: None) -> list[TableReport]:
-    """Build, compare, switch. With `check` the new tables are thrown away instead, and the lake stays as it is."""
+    """Build, compare, switch. With `check` the new tables are thrown away instead, and the lake stays as it is.
+
+    Raises LogDamagedError where the log is not what was written and the archive does not make up for it, unless
+    `accept_loss` says to go on: then what cannot be believed is a dead letter, and what is gone stays missing.
+    """
     with maintenance(lake.folder, "rebuild", wait_s) as lease:
         old = _positions(lake, log)
+        if not accept_loss:
+            _refuse_damaged(inspector, lake)
         begun = _begin(lake, log)
         new = lake.beside(begun.tables)
         new.bind(log.identity)
-        source = LogSource(log, ArchiveSource(lake, snapshot_of(old)))
+        source = LogSource(inspector, ArchiveSource(lake, snapshot_of(old)), _accept if accept_loss else _refuse)
         _fill(new, source, artifacts, log.ends(TOPICS), lease, advance)
         reports = _compare(lake, new, snapshot_of(old) if old else new.snapshot())
         lease.check()
@@ -82,6 +92,25 @@ def rebuild(lake: Lake, log: EventLog, artifacts: ArtifactStore, *, check: bool 
         lake.folder.remove(FILE)
         _fill(new, source, artifacts, log.ends(TOPICS), lease, advance)
         return reports
+
+
+_GO_ON = ("`headrace log verify` lists all damage; restore a backup of the log, or say --accept-loss: then what was "
+          "changed becomes dead letters and what is gone stays missing")
+
+
+def _refuse_damaged(inspector: Inspector, lake: Lake) -> None:
+    if found := next(inspector.faults(), ""):
+        raise LogDamagedError(f"the log is damaged ({found}); the lake stays as it is", where=lake.folder.url,
+                              hint=_GO_ON)
+
+
+def _refuse(loss: Loss) -> None:
+    raise LogDamagedError(f"neither the log nor the lake's archive has what was written ({loss}); the lake stays as it "
+                          "is", hint=_GO_ON)
+
+
+def _accept(loss: Loss) -> None:
+    _LOGGER.warning("%s", loss)
 
 
 def undo(lake: Lake, wait_s: float = 0.0) -> str:

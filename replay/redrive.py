@@ -8,14 +8,14 @@ comes after it): tables only grow, and `headrace lake rebuild` is the way for th
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import pyarrow as pa
 
 from consumers.columns import RowBuffer
 from consumers.folding import Folding
-from eventlog.log import EventLog
+from eventlog.inspection import Inspector
 from lake.content import resolved
 from lake.history import COLUMNS, events_in
 from lake.lease import Lease, maintenance
@@ -44,6 +44,7 @@ select {columns} from ({rows}) where topic = $topic and partition = $partition
   and "offset" in (select unnest($offsets::bigint[]))
 """
 _CHUNK = 200
+_NEAR = 200
 Result = Literal["redriven", "stays", "needs a rebuild"]
 
 
@@ -59,21 +60,38 @@ class _Judged(NamedTuple):
     rows: dict[str, pa.Table]
 
 
-def redrive(lake: Lake, log: EventLog, artifacts: ArtifactStore, *, dry_run: bool = False, wait_s: float = 0.0,
+def redrive(lake: Lake, log: Inspector, artifacts: ArtifactStore, *, dry_run: bool = False, wait_s: float = 0.0,
             advance: Callable[[int], None] = lambda count: None) -> list[Outcome]:
     """Judge every dead letter that is not redriven yet. With `dry_run` nothing is written."""
+    lake.require_whole()
     with maintenance(lake.folder, "redrive", wait_s) as lease:
         judge = _Judge(lake, log, artifacts)
         outcomes: list[Outcome] = []
         letters = lake.sql(_LETTERS).to_pylist()
         for first in range(0, len(letters), _CHUNK):
-            judged = [judge.letter(Position(row["topic"], row["partition"], row["offset"]), row["reason"])
-                      for row in letters[first:first + _CHUNK]]
+            judged = judge.letters({Position(row["topic"], row["partition"], row["offset"]): row["reason"]
+                                    for row in letters[first:first + _CHUNK]})
             if not dry_run:
                 _write(lake, judged, lease)
             outcomes += [one.outcome for one in judged]
             advance(len(judged))
         return outcomes
+
+
+def runs(positions: Iterable[Position]) -> Iterator[list[Position]]:
+    """Positions of one partition that lie so near each other that what is between may be read too."""
+    run: list[Position] = []
+    for position in positions:
+        if run and (position[:2] != run[-1][:2] or position.offset - run[-1].offset > _NEAR):
+            yield run
+            run = []
+        run.append(position)
+    if run:
+        yield run
+
+
+def _among(wanted: Set[Position], records: Iterable[Record]) -> dict[Position, Record]:
+    return {record.position: record for record in records if record.position in wanted}
 
 
 def _write(lake: Lake, judged: list[_Judged], lease: Lease) -> None:
@@ -90,14 +108,18 @@ def _write(lake: Lake, judged: list[_Judged], lease: Lease) -> None:
 
 
 class _Judge:
-    def __init__(self, lake: Lake, log: EventLog, artifacts: ArtifactStore) -> None:
+    def __init__(self, lake: Lake, log: Inspector, artifacts: ArtifactStore) -> None:
         self._lake, self._artifacts = lake, artifacts
         self._as_of = snapshot_of(lake.positions())
         self._archive = ArchiveSource(lake, self._as_of)
-        self._log = LogSource(log, self._archive)
+        self._log = LogSource(log, self._archive, lambda loss: None)
 
-    def letter(self, position: Position, reason: str) -> _Judged:
-        record = self._record(position)
+    def letters(self, letters: Mapping[Position, str]) -> list[_Judged]:
+        """Letters with their reasons, in the order of the log."""
+        records = {position: record for run in runs(letters) for position, record in self._records(run).items()}
+        return [self._letter(position, records.get(position), reason) for position, reason in letters.items()]
+
+    def _letter(self, position: Position, record: Record | None, reason: str) -> _Judged:
         if record is None or record.event is None:
             return _Judged(Outcome(position, "stays", reason), {})
         records = self._episode(record) if position.topic == TRAJECTORIES else [record]
@@ -109,13 +131,15 @@ class _Judge:
                 return _Judged(Outcome(position, "needs a rebuild", f"{table}: offset {changed}"), {})
         return _Judged(Outcome(position, "redriven", reason), made)
 
-    def _record(self, position: Position) -> Record | None:
-        """From the archive, or from the log where it was unreadable."""
-        part = (position.topic, position.partition)
-        found = next(self._archive.read(part, position.offset, position.offset + 1), None)
-        if found is not None and found.event is not None:
-            return found
-        return next(self._log.read(part, position.offset, position.offset + 1), found)
+    def _records(self, run: Sequence[Position]) -> dict[Position, Record]:
+        """From the archive, or from the log what was unreadable when it was archived. Neither is asked for one letter
+        at a time: to begin to read costs more than to read on."""
+        part, wanted = (run[0].topic, run[0].partition), set(run)
+        found = _among(wanted, self._archive.read(part, run[0].offset, run[-1].offset + 1))
+        left = [position for position in run if position not in found or found[position].event is None]
+        if left:
+            found |= _among(set(left), self._log.read(part, left[0].offset, left[-1].offset + 1))
+        return found
 
     def _episode(self, record: Record) -> list[Record]:
         assert record.event is not None

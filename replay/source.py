@@ -1,27 +1,27 @@
 """Records of one partition in the order of offsets: from the log, and from the lake's archive where the log no longer
-has them.
+has them as they were written.
 
 Invariants. Both give the same records: the archive keeps every event as it came, and the bytes of what was no event. A
-record that neither has (its offset is a mark of a transaction) is left out; where the log was trimmed further than the
-archive reaches, reading stops with a LogError instead of leaving out anything.
+record that the log lost, or that is not what was written, comes from the archive; what neither has is told to `lost`,
+which may raise: nothing is left out in silence. Marks of transactions are no records.
 """
 
 from __future__ import annotations
 
-import time
-from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, NamedTuple
 
-from eventlog.log import EventLog, Subscription, TopicPartition
+from eventlog.inspection import Hole, Inspector, PartitionRow, Scanned
+from eventlog.log import TopicPartition
 from lake.history import COLUMNS, events_in
-from schemas.envelope import Position, RawRecord, Record
-from schemas.errors import LogError
+from schemas.envelope import Event, Position, RawRecord, Record
 
 if TYPE_CHECKING:
     from lake.lake import Lake
 
 _RANGE = 'topic = $topic and partition = $partition and "offset" >= $low and "offset" < $high'
 _EVENTS = f'select {COLUMNS} from events where {_RANGE} order by "offset"'
+_PLACES = f'select "offset" from raw_events where {_RANGE}'
 _LETTERS = f"""
 select "offset", reason, data, epoch_us("at") as time_us from raw_dead_letters l
 anti join (select topic, partition, "offset" from raw_events where {_RANGE}) using (topic, partition, "offset")
@@ -29,10 +29,22 @@ where {_RANGE} order by "offset"
 """
 WINDOW = 20_000
 """Offsets that are asked for at once."""
-_POLL_S = 0.1
-_POLL_RECORDS = 2000
-_SILENCE_S = 3.0
-"""After which offsets before the log's end do not come any more: they are marks of transactions, or were trimmed."""
+
+
+class Loss(NamedTuple):
+    """Offsets of a partition that neither log nor archive has as they were written; first and last."""
+
+    part: TopicPartition
+    first: int
+    last: int
+    what: str
+
+    def __str__(self) -> str:
+        where = f"offset {self.first}" if self.first == self.last else f"offsets {self.first} to {self.last}"
+        return f"the log at {self.part[0]}-{self.part[1]} {where}: {self.what}"
+
+
+Lost = Callable[[Loss], None]
 
 
 class ArchiveSource:
@@ -46,8 +58,19 @@ class ArchiveSource:
         for start in range(low, high, WINDOW):
             yield from self._window(part, start, min(start + WINDOW, high))
 
+    def event(self, position: Position) -> Event | None:
+        """What was an event when it was archived."""
+        part = position.topic, position.partition
+        found = next(self.read(part, position.offset, position.offset + 1), None)
+        return found.event if found else None
+
+    def places(self, part: TopicPartition, low: int, high: int) -> set[int]:
+        """Offsets of events."""
+        found = self._lake.sql(_PLACES, self._as_of, _asked(part, low, high)) if self._as_of else None
+        return set(found.column(0).to_pylist()) if found else set()
+
     def _window(self, part: TopicPartition, low: int, high: int) -> Iterator[Record]:
-        asked = {"topic": part[0], "partition": part[1], "low": low, "high": high}
+        asked = _asked(part, low, high)
         letters = iter(self._lake.sql(_LETTERS, self._as_of, asked).to_pylist())
         letter = next(letters, None)
         for batch in self._lake.batches(_EVENTS, self._as_of, asked, rows=500):
@@ -61,58 +84,77 @@ class ArchiveSource:
             letter = next(letters, None)
 
 
+def _asked(part: TopicPartition, low: int, high: int) -> dict[str, object]:
+    return {"topic": part[0], "partition": part[1], "low": low, "high": high}
+
+
 def _raw(part: TopicPartition, letter: Mapping[str, object]) -> Record:
     raw = RawRecord(b"", letter["data"] or b"", (), letter["time_us"], letter["reason"])  # type: ignore[arg-type]
     return Record(Position(*part, letter["offset"]), None, raw)  # type: ignore[arg-type]
 
 
 class LogSource:
-    """The log; what was trimmed from it comes from the archive."""
+    """The log, each record checked; what it no longer has as it was written comes from the archive."""
 
-    def __init__(self, log: EventLog, archive: ArchiveSource | None) -> None:
-        self._log, self._archive = log, archive
+    def __init__(self, log: Inspector, archive: ArchiveSource | None, lost: Lost) -> None:
+        self._log, self._archive, self._lost = log, archive, lost
+        self._rows: dict[TopicPartition, PartitionRow] = {}
+        self._places: tuple[TopicPartition, int, set[int]] = (("", 0), 0, set())
 
     def read(self, part: TopicPartition, low: int, high: int) -> Iterator[Record]:
-        if low >= high:
-            return
-        subscription = self._log.subscribe([part[0]], start="earliest")
-        try:
-            wanted = low
-            for record in self._tail(subscription, part, low, high):
-                offset = record.position.offset
-                if offset > wanted:
-                    yield from self._archived(part, wanted, offset, trimmed=wanted == low)
-                yield record
-                wanted = offset + 1
-            if wanted < high:
-                yield from self._archived(part, wanted, high, trimmed=wanted == low)
-        finally:
-            subscription.close()
+        row = self._row(part, high)
+        start, end = max(low, min(row.start, high)), min(high, row.end)
+        if low < start:
+            yield from self._archived(part, low, start - 1, "they were trimmed")
+        for item in self._log.scan(row._replace(start=start, end=end)) if start < end else ():
+            if isinstance(item, Scanned):
+                yield self._sound(part, item)
+            elif item.kind != "trimmed":
+                yield from self._hole(part, item)
+        if max(low, end) < high:
+            yield from self._archived(part, max(low, end), high - 1, f"it ends at {row.end}, it lost its end")
 
-    def _archived(self, part: TopicPartition, low: int, high: int, trimmed: bool) -> Iterator[Record]:
-        """Offsets that the log passed over. At its beginning they were trimmed: somebody must have them."""
-        found = 0
-        for record in self._archive.read(part, low, high) if self._archive else ():
-            found += 1
+    def _row(self, part: TopicPartition, high: int) -> PartitionRow:
+        if part not in self._rows or self._rows[part].end < high:
+            self._rows = {(row.topic, row.partition): row for row in self._log.partitions()}
+        return self._rows.get(part) or PartitionRow(*part, 0, 0, None)
+
+    def _hole(self, part: TopicPartition, hole: Hole) -> Iterator[Record]:
+        if hole.kind == "missing":
+            yield from self._archived(part, hole.first, hole.last, hole.detail)
+        elif self._archive:  # What was compacted away may have been archived before.
+            yield from self._archive.read(part, hole.first, hole.last + 1)
+
+    def _archived(self, part: TopicPartition, first: int, last: int, what: str) -> Iterator[Record]:
+        wanted = first
+        for record in self._archive.read(part, first, last + 1) if self._archive else ():
+            if record.position.offset > wanted:
+                self._lost(Loss(part, wanted, record.position.offset - 1, what))
+            wanted = record.position.offset + 1
             yield record
-        if trimmed and found < high - low:
-            raise LogError("the log was trimmed and the archive does not hold what was", where=f"{part[0]}-{part[1]}",
-                           value={"offsets": f"{low} to {high - 1}", "in the archive": found},
-                           hint="nothing was changed; what is in neither of them cannot be built again")
+        if wanted <= last:
+            self._lost(Loss(part, wanted, last, what))
 
-    def _tail(self, subscription: Subscription, part: TopicPartition, low: int, high: int) -> Iterator[Record]:
-        waiting = subscription.poll(0.0, 1)  # Assigns; what it brings comes again after the seek.
-        while part not in subscription.assignment():
-            waiting = subscription.poll(_POLL_S, 1)
-        ends = self._log.ends([part[0]])
-        first = waiting[0].position if waiting else None
-        begins = first.offset if first and first[:2] == part else subscription.position(part)
-        for other in subscription.assignment() - {part}:
-            subscription.seek(other, ends[other])
-        subscription.seek(part, max(low, begins))
-        heard = time.monotonic()
-        while subscription.position(part) < high and time.monotonic() - heard < _SILENCE_S:
-            for record in subscription.poll(_POLL_S, _POLL_RECORDS):
-                heard = time.monotonic()
-                if record.position[:2] == part and low <= record.position.offset < high:
-                    yield record
+    def _sound(self, part: TopicPartition, item: Scanned) -> Record:
+        """The record as it was written. One that cannot be read, but was an event when it was archived, is damaged."""
+        record, damage = item
+        if not damage and record.event is not None:
+            return record
+        position = record.position
+        kept = self._archive.event(position) if self._archive and self._was_event(part, position.offset) else None
+        if kept is not None and kept != record.event:
+            return Record(position, kept)
+        if not damage:
+            return record
+        self._lost(Loss(part, position.offset, position.offset, damage))
+        assert record.event is not None
+        event = record.event
+        return Record(position, None, RawRecord(event.subject.encode(), event.data, (), event.time_us, damage))
+
+    def _was_event(self, part: TopicPartition, offset: int) -> bool:
+        of, start, places = self._places
+        if of != part or not start <= offset < start + WINDOW:
+            assert self._archive is not None
+            start, places = offset, self._archive.places(part, offset, offset + WINDOW)
+            self._places = part, start, places
+        return offset in places

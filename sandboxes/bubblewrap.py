@@ -55,12 +55,14 @@ class BubblewrapBackend:
         reaper.sweep_cgroups(reaper.cgroup_folders(self._spawner.parents))
         self.lowers = Lowers(self.folder.path / "lower", artifacts, self._spawner.owner, self._spawner.lowers)
         self.roots = Roots(root, artifacts, self._spawner.owner, self._acquire)
+        self._rounds = reaper.Rounds(self.reap)
         self.capabilities = CAPABILITIES.union(
             () if self._spawner.layer_on_disk else ("workspace_limit",),
             ("memory", "pids", "oom") if self._spawner.parents else ())
 
     def acquire(self, spec: SandboxSpec) -> BubblewrapSandbox:
         require(spec, self.name, self.capabilities)
+        self._rounds.tick()
         return self._acquire(spec)
 
     def identify(self, image: str) -> str:
@@ -140,10 +142,12 @@ class BubblewrapBackend:
             reaper.remove_tree(self.folder.path / "lives" / name)
 
     def reap(self) -> int:
+        self.roots.reap()
         return reaper.reap(self.root)
 
     def close(self) -> None:
         """Ends all sandboxes that are still open."""
+        self._rounds.close()
         for sandbox in list(self._open):
             sandbox.close()
         self._spawner.close()

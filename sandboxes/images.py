@@ -17,18 +17,19 @@ import re
 import shutil
 import threading
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from sandboxes import archive, roottree
+from sandboxes import roottree
 from sandboxes.cache import Cache, Held
 from sandboxes.roottree import Owner, damaged
 from schemas.ids import DIGEST_PREFIX
 
+if TYPE_CHECKING:
+    from sandboxes import archive
+
 log = logging.getLogger(__name__)
-HOST = "host"
-"""What the event says where the image is the host's own programs."""
 _DIGEST = re.compile(re.escape(DIGEST_PREFIX) + r"[0-9a-f]{64}\Z")
 _ABOUT, _ROOT, _AGENT, _SOURCES = "image.json", "root", "agent", "sources"
 _SHELL = b"bin/sh"
@@ -144,6 +145,8 @@ class Images:
 
 
 def _read(path: Path, scratch: Path, closing: contextlib.ExitStack) -> archive.Read:
+    from sandboxes import archive  # opens slowly, and most homes have no image
+
     if path.is_dir():
         return archive.read_layout(path, scratch, closing) or archive.Read(roottree.read_folder(path), {})
     return archive.read_archive(path, scratch, closing)

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from artifacts.store import ArtifactStore, DirectoryStore
-from sandboxes import BACKENDS, reaper
+from sandboxes import BACKENDS
 from sandboxes.sandbox import Backend, SandboxSpec
 from schemas.errors import ConfigError, HeadraceError, SandboxError, UnavailableError
 
@@ -21,8 +21,8 @@ def open_named(name: str, root: Path, artifacts: ArtifactStore) -> Backend:
     backend, root = _backend_class(name), root.absolute()
     _raise_descriptor_limit()
     try:
-        reaper.reap(root)
         opened = backend(root, artifacts)
+        opened.reap()
     except OSError as wrong:
         raise ConfigError(f"sandboxes cannot be kept there ({wrong.strerror})", where=str(root),
                           hint="choose a writable --home") from None

@@ -29,7 +29,7 @@ from sandboxes.lower import manifest_for
 from sandboxes.output import KILL_BYTES, Stream
 from sandboxes.readonly import mounts_of
 from sandboxes.restore import restore
-from sandboxes.sandbox import ExecResult, Limits, SandboxSpec, Session, require
+from sandboxes.sandbox import HOST, ExecResult, Limits, SandboxSpec, Session, require
 from sandboxes.workspace import INSIDE, read_file, write_file
 from schemas.errors import SandboxError
 from schemas.ids import new_id
@@ -56,6 +56,9 @@ class ProcessBackend:
 
     def acquire(self, spec: SandboxSpec) -> ProcessSandbox:
         return ProcessSandbox(self, spec)
+
+    def identify(self, image: str) -> str:
+        return image or HOST
 
     def reap(self) -> int:
         return reaper.reap(self.root)

@@ -12,7 +12,9 @@ import os
 import shutil
 import signal
 import stat
+import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
@@ -22,6 +24,7 @@ from schemas.ids import new_id, now_us
 
 LOCK = "lease"
 _HALF_MADE_S = 3600.0
+ROUND_S = 300.0
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
@@ -70,6 +73,38 @@ def started_ticks(pid: int) -> int | None:
     except OSError:
         return None
     return int(text.rpartition(")")[2].split()[19])
+
+
+class Rounds:
+    """Calls a reaper again and again while its owner works: what others leave behind meanwhile must not pile up."""
+
+    def __init__(self, reap: Callable[[], object], every_s: float = ROUND_S) -> None:
+        self._reap, self._every_s = reap, every_s
+        self._due = time.monotonic() + every_s
+        self._lock = threading.Lock()
+        self._running: threading.Thread | None = None
+
+    def tick(self) -> None:
+        """Starts a round in a thread of its own if one is due. Costs nothing if not."""
+        if time.monotonic() < self._due or not self._lock.acquire(blocking=False):
+            return
+        try:
+            if time.monotonic() >= self._due and not (self._running and self._running.is_alive()):
+                self._due = time.monotonic() + self._every_s
+                self._running = threading.Thread(target=self._round, name="headrace-reaper", daemon=True)
+                self._running.start()
+        finally:
+            self._lock.release()
+
+    def close(self) -> None:
+        self._due = float("inf")
+        with self._lock:
+            if self._running:
+                self._running.join()
+
+    def _round(self) -> None:
+        with contextlib.suppress(OSError):  # a disk that fails now is tried again in the next round
+            self._reap()
 
 
 def reap(root: Path) -> int:

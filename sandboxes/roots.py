@@ -9,10 +9,10 @@ import msgspec
 
 from artifacts.store import ArtifactStore
 from sandboxes.environment import BASE
-from sandboxes.images import HOST, Image, Images
+from sandboxes.images import Image, Images
 from sandboxes.layers import Layers, Start
 from sandboxes.restore import Owner
-from sandboxes.sandbox import SandboxSpec
+from sandboxes.sandbox import HOST, SandboxSpec
 
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 """Of an image that says nothing of its own."""

@@ -29,6 +29,8 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
 
 
 Network = Literal["none", "host"]
+HOST = "host"
+"""What events call the image of a sandbox that has the host's programs."""
 
 
 class Setup(msgspec.Struct, frozen=True, kw_only=True):
@@ -161,6 +163,10 @@ class Backend(Protocol):
 
     def acquire(self, spec: SandboxSpec) -> Sandbox:
         """A fresh sandbox. Raises SandboxError (kind `sandbox_start`) when it cannot be had."""
+        ...
+
+    def identify(self, image: str) -> str:
+        """What events call an image: its digest, or `host` for the backend's own. May have to unpack it first."""
         ...
 
     def reap(self) -> int:

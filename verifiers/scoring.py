@@ -157,6 +157,9 @@ class _Fresh:
         self._open.append(sandbox)
         return sandbox
 
+    def identify(self, image: str) -> str:
+        return self.backend.identify(image)
+
     def reap(self) -> int:
         return 0
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import argparse
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +13,7 @@ from headrace.options import add_reading, settings_of
 from schemas.errors import UnavailableError, UserError
 
 if TYPE_CHECKING:
+    from eventlog.inspection import Inspector
     from headrace.rooms import Rooms
 
 EXAMPLES = """examples:
@@ -76,6 +78,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     _action(actions, "doctor", "what is wrong with the files, and what to do", _DOCTOR)
     rebuild = _waiting(_action(actions, "rebuild", "build the lake anew from the log", _REBUILD))
     rebuild.add_argument("--check", action="store_true", help="compare only: exit 1 unless the rows are the same")
+    rebuild.add_argument("--accept-loss", action="store_true",
+                         help="go on although the log is damaged: what was changed becomes dead letters, what is gone "
+                              "stays missing")
     rebuild.add_argument("--undo", action="store_true", help="make the lake of before the lake again")
     rebuild.add_argument("--discard-old", action="store_true", help="remove the lakes of before")
     rebuild.add_argument("--dry-run", action="store_true", help="with --discard-old: say what would be removed")
@@ -130,16 +135,16 @@ def _verify(rooms: Rooms, options: argparse.Namespace) -> int:
     from replay.audit import differences
     from schemas.errors import LakeError
 
-    lake, problems = rooms.lake, []
+    lake, problems = rooms.lake, list[str]()
     try:
         total = sum(lake.positions().values())
-        problems += lake.verify(contiguous=not options.against_log)
+        problems += lake.verify(contiguous=False)
+        problems += _gaps(rooms)
         if not options.quick or options.against_log:
-            with counting("offsets", total) as advance:
-                log = rooms.log if options.against_log else None
-                if log and lake.identity not in ("", log.identity):
+            with counting("offsets", total) as advance, _looking_at(rooms, options.against_log) as log:
+                if log and lake.identity not in ("", found := log.about()["identity"]):
                     problems.append(f"the lake is a copy of log {lake.identity}, and this home's log is "
-                                    f"{log.identity}: name the --home or --log that belong together")
+                                    f"{found}: name the --home or --log that belong together")
                 problems += differences(lake, rooms.artifacts, log, advance)
     except LakeError as wrong:
         problems.append(f"{wrong}; {wrong.hint}")
@@ -148,6 +153,40 @@ def _verify(rooms: Rooms, options: argparse.Namespace) -> int:
     _show(options, ["problem"], [[problem] for problem in problems],
           f"{len(problems)} problems found" if problems else f"sound: {total} offsets agree with {against}")
     return 1 if problems else 0
+
+
+def _gaps(rooms: Rooms) -> list[str]:
+    """Offsets that are in no table. The log is asked what they are, if it is there."""
+    from lake.gaps import gaps, lost
+    from schemas.errors import HeadraceError, LakeError
+
+    try:
+        found = gaps(rooms.lake)
+    except LakeError:  # The audit tells it.
+        return []
+    if not found:
+        return []
+    try:
+        with _looking_at(rooms) as log:
+            assert log is not None
+            if rooms.lake.identity == log.about()["identity"]:
+                return [f"{gap}: {how}" for gap, how in lost(found, log)]
+            why = "this home's log is another"
+    except HeadraceError as wrong:
+        why = str(wrong)
+    return [f"{gap}: lost, or marks of transactions; the log cannot tell ({why})" for gap in found]
+
+
+@contextmanager
+def _looking_at(rooms: Rooms, wanted: bool = True) -> Iterator[Inspector | None]:
+    """The log to be read and checked."""
+    from eventlog.inspection import inspect_log
+
+    if wanted:
+        with closing(inspect_log(rooms.settings)) as log:
+            yield log
+    else:
+        yield None
 
 
 def _compact(rooms: Rooms, options: argparse.Namespace) -> int:
@@ -183,7 +222,8 @@ def _show_files(options: argparse.Namespace, files: Sequence[Any]) -> None:
 
 def _doctor(rooms: Rooms, options: argparse.Namespace) -> int:
     from headrace.progress import counting
-    from lake.doctor import Finding, examine
+    from lake.doctor import examine
+    from lake.examination import Finding
     from schemas.topics import TOPICS
 
     identity, ends, unseen = "", {}, []
@@ -217,9 +257,10 @@ def _rebuild(rooms: Rooms, options: argparse.Namespace) -> int:
     if options.discard_old:
         _show_files(options, rebuild.discard_old(rooms.lake, dry_run=options.dry_run, wait_s=options.wait))
         return 0
-    with counting("events", sum(rooms.log.ends(TOPICS).values())) as advance:
-        reports = rebuild.rebuild(rooms.lake, rooms.log, rooms.artifacts, check=options.check, wait_s=options.wait,
-                                  advance=advance)
+    with counting("events", sum(rooms.log.ends(TOPICS).values())) as advance, _looking_at(rooms) as log:
+        assert log is not None
+        reports = rebuild.rebuild(rooms.lake, rooms.log, log, rooms.artifacts, check=options.check,
+                                  accept_loss=options.accept_loss, wait_s=options.wait, advance=advance)
     differing = sum(not report.same for report in reports)
     _show(options, ["table", "rows_before", "rows", "hash", "same"], [
         [report.table, report.before.rows if report.before else None, report.after.rows, report.after.hash,
@@ -233,8 +274,9 @@ def _redrive(rooms: Rooms, options: argparse.Namespace) -> int:
     from headrace.progress import counting
     from replay.redrive import redrive
 
-    with counting("dead letters", None) as advance:
-        outcomes = redrive(rooms.lake, rooms.log, rooms.artifacts, dry_run=options.dry_run, wait_s=options.wait,
+    with counting("dead letters", None) as advance, _looking_at(rooms) as log:
+        assert log is not None
+        outcomes = redrive(rooms.lake, log, rooms.artifacts, dry_run=options.dry_run, wait_s=options.wait,
                            advance=advance)
     counts = {result: sum(one.result == result for one in outcomes)
               for result in ("redriven", "stays", "needs a rebuild")}

@@ -5,11 +5,16 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Iterator
+from contextlib import closing
+from functools import partial
 from pathlib import Path
 
 import kafka
 import pytest
 
+from eventlog.inspection import inspect_log
+from lake.gaps import gaps, lost
+from pipelines.checks import check_offsets_contiguous
 from replay.audit import differences
 from schemas.envelope import Event, to_headers
 from schemas.settings import Settings
@@ -106,7 +111,12 @@ def test_marks_of_transactions_are_no_gaps(setting: Setting, request: pytest.Fix
     assert lake.positions() == {part: end for part, end in setting.log.ends(TOPICS).items() if end}
     assert any("are missing" in problem for problem in lake.verify())
     assert lake.verify(contiguous=False) == []
-    assert list(differences(lake, lake.artifacts, setting.log)) == [], "the log says that they are marks"
+    with closing(inspect_log(setting.settings)) as log:
+        assert gaps(lake) and list(lost(gaps(lake), log)) == [], "the log says that they are marks"
+        assert list(differences(lake, lake.artifacts, log)) == []
+    outcome = check_offsets_contiguous(lake, log=partial(inspect_log, setting.settings))
+    assert outcome.passed and "marks of transactions" in outcome.found
+    assert not check_offsets_contiguous(lake).passed, "nobody to ask"
 
 
 def test_offsets_of_the_group_have_no_say(setting: Setting, tmp_path: Path) -> None:

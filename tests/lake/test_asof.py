@@ -74,7 +74,7 @@ def test_a_time_is_the_newest_commit_before_it_also_after_a_rebuild(world: World
             count(world, iso(moments[0][0] - 1))
         assert datetime.fromtimestamp(moments[0][0] / 1000, UTC).isoformat(timespec="milliseconds")[:-6] in \
             wrong.value.hint
-        rebuild(world.lake, world.log, world.artifacts)
+        rebuild(world.lake, world.log, world.inspector, world.artifacts)
     world.story.episode("after")
     world.sink()
     assert count(world, "2999-01-01") == len(world.story.told)

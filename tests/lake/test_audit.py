@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import closing
 
 import pyarrow as pa
 import pytest
@@ -10,13 +11,13 @@ import pytest
 from artifacts.store import DirectoryStore
 from consumers.folding import Folding
 from eventlog import open_log
+from eventlog.inspection import Inspector, inspect_log
 from eventlog.log import EventLog
 from lake.lake import Lake
 from lake.snapshot import snapshot_of
 from replay.audit import differences
-from replay.source import ArchiveSource, LogSource
+from replay.source import ArchiveSource, LogSource, Loss
 from schemas.envelope import Record
-from schemas.errors import LogError
 from schemas.settings import Settings
 from schemas.topics import TOPICS, TRAJECTORIES
 from tests.lake.histories import Story, flush_of, whole_story
@@ -40,12 +41,18 @@ def log(settings: Settings) -> Iterator[EventLog]:
     log.close()
 
 
-def fill(log: EventLog, lake: Lake, artifacts: DirectoryStore, story: Story,
+@pytest.fixture
+def inspector(log: EventLog, settings: Settings) -> Iterator[Inspector]:
+    with closing(inspect_log(settings)) as inspector:
+        yield inspector
+
+
+def fill(log: EventLog, inspector: Inspector, lake: Lake, artifacts: DirectoryStore, story: Story,
          plant: Callable[[Tables], None] | None = None) -> None:
     whole_story(story, episodes=3)
     for topic, event in story.told:
         log.append(topic, [event]).result()
-    records = records_in(log)
+    records = records_in(log, inspector)
     tables, start, end = flush_of(Folding(artifacts), records)
     if plant:
         plant(tables)
@@ -53,18 +60,18 @@ def fill(log: EventLog, lake: Lake, artifacts: DirectoryStore, story: Story,
     lake.commit(tables, start, end)
 
 
-def records_in(log: EventLog) -> list[Record]:
-    source = LogSource(log, None)
+def records_in(log: EventLog, inspector: Inspector) -> list[Record]:
+    source = LogSource(inspector, None, list[Loss]().append)
     return [record for part, end in log.ends(TOPICS).items() for record in source.read(part, 0, end)]
 
 
 def test_a_sound_lake_is_what_its_archive_and_its_log_say(
-        log: EventLog, lake: Lake, artifacts: DirectoryStore, story: Story) -> None:
-    fill(log, lake, artifacts, story)
+        log: EventLog, inspector: Inspector, lake: Lake, artifacts: DirectoryStore, story: Story) -> None:
+    fill(log, inspector, lake, artifacts, story)
     assert list(differences(lake, artifacts)) == []
-    assert list(differences(lake, artifacts, log)) == []
+    assert list(differences(lake, artifacts, inspector)) == []
     lake.compact()
-    assert list(differences(lake, artifacts, log)) == []
+    assert list(differences(lake, artifacts, inspector)) == []
 
 
 CHANGED: Faults = [
@@ -97,46 +104,50 @@ IN_ARCHIVE: Faults = [
 
 
 @pytest.mark.parametrize("faults", [CHANGED, COUNTED], ids=["changed", "counted"])
-def test_changed_rows_are_found_by_the_archive(log: EventLog, lake: Lake, artifacts: DirectoryStore, story: Story,
+def test_changed_rows_are_found_by_the_archive(log: EventLog, inspector: Inspector, lake: Lake,
+                                               artifacts: DirectoryStore, story: Story,
                                                faults: Faults) -> None:
-    fill(log, lake, artifacts, story, all_of(faults))
+    fill(log, inspector, lake, artifacts, story, all_of(faults))
     found = list(differences(lake, artifacts))
     assert [told for _, told in faults if not any(told in problem for problem in found)] == [], found
 
 
 def test_a_changed_archive_is_found_by_the_log(
-        log: EventLog, lake: Lake, artifacts: DirectoryStore, story: Story) -> None:
-    fill(log, lake, artifacts, story, all_of(IN_ARCHIVE))
-    found = list(differences(lake, artifacts, log))
+        log: EventLog, inspector: Inspector, lake: Lake, artifacts: DirectoryStore, story: Story) -> None:
+    fill(log, inspector, lake, artifacts, story, all_of(IN_ARCHIVE))
+    found = list(differences(lake, artifacts, inspector))
     assert [told for _, told in IN_ARCHIVE if not any(told in problem for problem in found)] == [], found
 
 
 def test_many_faults_of_a_kind_are_counted(
-        log: EventLog, lake: Lake, artifacts: DirectoryStore, story: Story) -> None:
+        log: EventLog, inspector: Inspector, lake: Lake, artifacts: DirectoryStore, story: Story) -> None:
     def plant(tables: Tables) -> None:
         rows = tables["events"]
         index = rows.column_names.index("source")
         tables["events"] = rows.set_column(index, "source", pa.array(["x"] * rows.num_rows))
 
-    fill(log, lake, artifacts, story, plant)
-    found = list(differences(lake, artifacts, log))
+    fill(log, inspector, lake, artifacts, story, plant)
+    found = list(differences(lake, artifacts, inspector))
     assert len(found) < 30 and "more of events" in found[-1]
 
 
 def test_the_archive_has_what_was_trimmed_from_the_log(
-        log: EventLog, lake: Lake, artifacts: DirectoryStore, story: Story, settings: Settings) -> None:
+        log: EventLog, inspector: Inspector, lake: Lake, artifacts: DirectoryStore, story: Story,
+        settings: Settings) -> None:
     import apsw
 
-    fill(log, lake, artifacts, story)
-    whole = records_in(log)
+    fill(log, inspector, lake, artifacts, story)
+    whole = records_in(log, inspector)
     connection = apsw.Connection(f"{settings.home}/log.db")
     connection.execute("""delete from events where offset < 3 and exists (select 1 from heads h
         where h.topic = events.topic and h.partition = events.partition and h.next_offset > 3)""")
     connection.close()
-    archive = ArchiveSource(lake, snapshot_of(lake.positions()))
-    source = LogSource(log, archive)
+    archive, lost = ArchiveSource(lake, snapshot_of(lake.positions())), list[Loss]()
+    source = LogSource(inspector, archive, lost.append)
     assert [record for part, end in log.ends(TOPICS).items() for record in source.read(part, 0, end)] == whole
-    assert list(differences(lake, artifacts, log)) == []
+    assert lost == []
+    assert list(differences(lake, artifacts, inspector)) == []
     part = next(part for part, end in log.ends([TRAJECTORIES]).items() if end > 3)
-    with pytest.raises(LogError, match="trimmed and the archive does not hold"):
-        list(LogSource(log, None).read(part, 0, 4))
+    assert [record.position.offset for record in LogSource(inspector, None, lost.append).read(part, 0, 4)] == [3]
+    assert [str(loss) for loss in lost] == [
+        f"the log at {part[0]}-{part[1]} offsets 0 to 2: rows are gone from the file"]

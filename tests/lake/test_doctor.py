@@ -12,7 +12,8 @@ from deltalake import DeltaTable
 
 from lake import open_lake
 from lake.content import content
-from lake.doctor import Finding, examine
+from lake.doctor import examine
+from lake.examination import Finding
 from lake.files import live_files
 from lake.tables import LAKE_VERSION, VERSION_KEY, open_table
 from replay.rebuild import rebuild
@@ -80,7 +81,7 @@ def test_damage_of_every_kind_is_found_and_a_rebuild_heals_it(world: World) -> N
     for table, _, told in DAMAGES:
         assert any(told in finding.what and finding.where.startswith(table) and finding.action
                    for finding in damages), (table, damages)
-    rebuild(world.lake, world.log, world.artifacts)
+    rebuild(world.lake, world.log, world.inspector, world.artifacts)
     assert content(world.lake) == before
     assert [finding for finding in found(world) if finding.severity == "damage"] == []
 
@@ -135,7 +136,7 @@ def test_a_lake_of_a_newer_version_is_refused_before_anything_is_written(world: 
     with pytest.raises(LakeError, match="newer version of Headrace"):
         world.sink()
     with pytest.raises(LakeError, match="newer version of Headrace"):
-        rebuild(world.lake, world.log, world.artifacts)
+        rebuild(world.lake, world.log, world.inspector, world.artifacts)
     with pytest.raises(LakeError, match="newer version of Headrace"):
         world.lake.sql("select 1 from turns")
     after = sorted(str(path) for path in world.lake.root.rglob("*"))

@@ -39,7 +39,7 @@ def set_property(world: World, table: str, key: str, value: str) -> None:
 
 
 def built_anew(world: World) -> Folder:
-    rebuild(world.lake, world.log, world.artifacts)
+    rebuild(world.lake, world.log, world.inspector, world.artifacts)
     discard_old(world.lake)
     return world.lake.folder
 
@@ -61,7 +61,7 @@ def test_a_lake_whose_pointer_is_lost_is_not_an_empty_one(world: World, pointer:
     with pytest.raises(LakeError, match=words):
         world.sink()
     if pointer is None:
-        rebuild(world.lake, world.log, world.artifacts)
+        rebuild(world.lake, world.log, world.inspector, world.artifacts)
     else:
         folder.write(generation.POINTER, kept)
     reopen(world)
@@ -77,7 +77,7 @@ def test_a_pointer_out_of_the_lake_is_refused(world: World) -> None:
 
 
 def test_an_undo_to_tables_that_are_gone_is_refused(world: World) -> None:
-    rebuild(world.lake, world.log, world.artifacts)
+    rebuild(world.lake, world.log, world.inspector, world.artifacts)
     before = content(world.lake)
     shutil.rmtree(world.lake.root / "events")
     with pytest.raises(NotFoundError, match="of before is gone"):
@@ -88,7 +88,7 @@ def test_an_undo_to_tables_that_are_gone_is_refused(world: World) -> None:
 def test_a_newer_table_is_not_replaced_by_a_rebuild(world: World) -> None:
     set_property(world, "turns", VERSION_KEY, "99")
     with pytest.raises(LakeError, match="newer version"):
-        rebuild(world.lake, world.log, world.artifacts)
+        rebuild(world.lake, world.log, world.inspector, world.artifacts)
     assert world.lake.tables.url == str(world.lake.root)
 
 

@@ -80,7 +80,7 @@ def test_a_history_is_whole_at_every_moment(world: World, seed: int, monkeypatch
             world.lake.compact()
         if chance.random() < 0.3:
             watch.deadly = 0.0
-            rebuild(world.lake, world.log, world.artifacts)
+            rebuild(world.lake, world.log, world.inspector, world.artifacts)
         watch.look()
     assert watch.looked > 15
 

@@ -39,13 +39,13 @@ def test_all_of_it_in_a_bucket(world: World) -> None:
     then = world.lake.snapshot()
     lake.compact()
     assert examine(lake, world.log.identity, world.log.ends(TOPICS)) == []
-    assert all(report.same for report in rebuild(lake, world.log, world.artifacts))
+    assert all(report.same for report in rebuild(lake, world.log, world.inspector, world.artifacts))
     assert content(lake) == before
     assert snapshot_named(lake, "2999-01-01") == then
     world.story.episode("later")
     world.sink()
-    assert list(differences(lake, world.artifacts, world.log)) == [] == lake.verify()
-    assert [one.result for one in redrive(lake, world.log, world.artifacts)] == ["stays", "stays"]
+    assert list(differences(lake, world.artifacts, world.inspector)) == [] == lake.verify()
+    assert [one.result for one in redrive(lake, world.inspector, world.artifacts)] == ["stays", "stays"]
     undo(lake)
     assert content(open_lake(world.settings, world.artifacts)) == before
     assert discard_old(lake)

@@ -21,9 +21,10 @@ from consumers.sink import Sink
 from lake import generation, open_lake
 from lake.content import content
 from lake.vacuum import vacuum
+from replay.audit import differences
 from replay.rebuild import FILE, discard_old, rebuild, undo
-from replay.source import LogSource
-from schemas.errors import CommitConflictError, LakeError, LogError
+from replay.source import LogSource, Loss
+from schemas.errors import CommitConflictError, LakeError, LogDamagedError, LogError
 from schemas.failpoints import VARIABLE
 from schemas.topics import TOPICS
 from tests.lake.histories import flush_of, rows
@@ -39,7 +40,7 @@ def world(tmp_path: Path) -> Iterator[World]:
 
 def run(world: World, check: bool = False) -> bool:
     """Whether all tables were the same before and after."""
-    return all(report.same for report in rebuild(world.lake, world.log, world.artifacts, check=check))
+    return all(report.same for report in rebuild(world.lake, world.log, world.inspector, world.artifacts, check=check))
 
 
 def test_the_same_rows_after_all_maintenance(world: World) -> None:
@@ -85,7 +86,7 @@ def test_a_sink_that_runs_meanwhile_loses_nothing(world: World) -> None:
     for number in range(3):
         world.story.episode(f"while-{number}")
         world.append()
-        rebuild(world.lake, world.log, world.artifacts)
+        rebuild(world.lake, world.log, world.inspector, world.artifacts)
     world.story.episode("after")
     world.append()
     ends = {part: end for part, end in world.log.ends(TOPICS).items() if end}
@@ -173,7 +174,7 @@ from pathlib import Path
 from tests.lake.worlds import World
 from replay.rebuild import rebuild
 world = World(Path(sys.argv[1]))
-rebuild(world.lake, world.log, world.artifacts)
+rebuild(world.lake, world.log, world.inspector, world.artifacts)
 """
 
 
@@ -197,8 +198,8 @@ def test_what_neither_has_is_refused(world: World) -> None:
     trim(world, 2)
     shutil.rmtree(world.lake.root / "events")
     lake = open_lake(world.settings, world.artifacts)
-    with pytest.raises(LogError, match="trimmed and the archive does not hold"):
-        rebuild(lake, world.log, world.artifacts)
+    with pytest.raises(LogError, match=r"neither the log nor the lake's archive has what was written .*rows are gone"):
+        rebuild(lake, world.log, world.inspector, world.artifacts)
     assert lake.tables.url == str(world.lake.root)
 
 
@@ -208,7 +209,11 @@ def test_a_log_that_lost_its_end_is_refused(world: World) -> None:
     connection.execute("update heads set next_offset = 1 where next_offset > 1")
     connection.close()
     with pytest.raises(LakeError, match="lost its end"):
-        rebuild(world.lake, world.log, world.artifacts)
+        rebuild(world.lake, world.log, world.inspector, world.artifacts)
+
+
+def refuse(loss: Loss) -> None:
+    raise AssertionError(loss)
 
 
 def flush(world: World) -> tuple[dict[str, pa.Table], dict[tuple[str, int], int], dict[tuple[str, int], int]]:
@@ -217,7 +222,7 @@ def flush(world: World) -> tuple[dict[str, pa.Table], dict[tuple[str, int], int]
     world.story.request(f"next-{len(world.story.told)}")
     world.append()
     ends = world.log.ends(TOPICS)
-    source = LogSource(world.log, None)
+    source = LogSource(world.inspector, None, refuse)
     return flush_of(Folding(world.artifacts), [
         record for part, end in ends.items() for record in source.read(part, start.get(part, 0), end)])
 
@@ -227,7 +232,7 @@ def test_a_writer_of_the_old_tables_starts_over(world: World) -> None:
     other = open_lake(world.settings, world.artifacts)
     other.bind(world.log.identity)
     other.commit(*flush(world))
-    rebuild(world.lake, world.log, world.artifacts)
+    rebuild(world.lake, world.log, world.inspector, world.artifacts)
     following = flush(world)
     with pytest.raises(CommitConflictError, match="built anew"):
         other.commit(*following)
@@ -248,7 +253,7 @@ def test_a_commit_to_the_old_tables_that_ends_after_the_switch_does_not_count(
     def meanwhile(name: str) -> None:
         if not begun:  # The rebuild's own commits pass here too.
             begun.append(name)
-            rebuild(world.lake, world.log, world.artifacts)
+            rebuild(world.lake, world.log, world.inspector, world.artifacts)
 
     monkeypatch.setattr("lake.commit.hit", meanwhile)
     with pytest.raises(CommitConflictError, match="built anew"):
@@ -267,6 +272,54 @@ def test_what_came_to_the_old_tables_before_the_switch_is_in_the_new_ones(
                 threading.Event(), until_idle=True)
 
     monkeypatch.setattr("replay.rebuild.hit", meanwhile)
-    rebuild(world.lake, world.log, world.artifacts)
+    rebuild(world.lake, world.log, world.inspector, world.artifacts)
     assert rows(world.lake, "select count(*) from turns where episode_id = 'meanwhile'") == [(1,)]
     assert world.lake.positions() == {part: end for part, end in world.log.ends(TOPICS).items() if end}
+
+
+def changed(world: World, statement: str) -> None:
+    connection = apsw.Connection(f"{world.settings.home}/log.db")
+    connection.execute(statement)
+    assert connection.changes()
+    connection.close()
+
+
+def damaged(world: World) -> World:
+    """A row of the log that is not what was written, as a bad disk leaves it; the lake is gone."""
+    world.fill()
+    changed(world, "update events set data = zeroblob(length(data)) where type = 'headrace.turn.generated.v1' "
+                   "and subject = 'episode-1'")
+    return world
+
+
+def test_a_lake_is_not_built_from_a_damaged_log(world: World) -> None:
+    damaged(world)
+    shutil.rmtree(world.lake.root / "events")
+    lake = open_lake(world.settings, world.artifacts)
+    with pytest.raises(LogDamagedError, match="checksum differs") as caught:
+        rebuild(lake, world.log, world.inspector, world.artifacts)
+    assert "headrace log verify" in caught.value.hint and "--accept-loss" in caught.value.hint
+    assert lake.tables.url == str(world.lake.root)
+    rebuild(lake, world.log, world.inspector, world.artifacts, accept_loss=True)
+    assert rows(lake, "select count(*) from dead_letters where reason like 'checksum differs%'") == [(1,)]
+    assert rows(lake, "select count(*) from turns where episode_id = 'episode-1'") == [(0,)]
+    assert any("checksum differs" in text for text in differences(lake, world.artifacts, world.inspector))
+
+
+@pytest.mark.parametrize("change", ["data = zeroblob(length(data))", "sequence = 'x'", "id = cast(x'ff' as text)"])
+def test_what_was_damaged_in_the_log_comes_from_the_archive(world: World, change: str) -> None:
+    world.fill()
+    before = content(world.lake)
+    changed(world, f"update events set {change} where subject = 'episode-1' and type = 'headrace.turn.generated.v1'")
+    rebuild(world.lake, world.log, world.inspector, world.artifacts)
+    assert content(world.lake) == before
+
+
+def test_a_log_whose_file_is_damaged_is_refused(world: World) -> None:
+    world.fill()
+    connection = apsw.Connection(f"{world.settings.home}/log.db")
+    connection.execute("drop index events_by_id")
+    connection.close()
+    with pytest.raises(LogDamagedError, match="index events_by_id is gone"):
+        rebuild(world.lake, world.log, world.inspector, world.artifacts)
+    assert world.lake.tables.url == str(world.lake.root)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
+from eventlog.inspection import inspect_log
 from headrace.cli import main
 from lake import open_lake
 from lake.asof import snapshot_named
@@ -40,7 +42,8 @@ def test_batches_are_identical_from_a_lake_built_anew(world: World, capsys: pyte
     before = content(world.lake)
     world.lake.compact()
     vacuum(world.lake, 0, alone=True)
-    assert all(report.same for report in rebuild(world.lake, world.log, world.artifacts))
+    with closing(inspect_log(world.settings)) as inspector:
+        assert all(report.same for report in rebuild(world.lake, world.log, inspector, world.artifacts))
     lake = open_lake(world.settings, world.artifacts)
     assert content(lake) == before
     reports = list(rebuild_batches(lake, world.artifacts))

@@ -54,13 +54,13 @@ def sealed_without_manifest(world: World) -> tuple[Path, bytes]:
 
 def test_a_manifest_that_came_back(world: World) -> None:
     path, manifest = sealed_without_manifest(world)
-    assert [one.result for one in redrive(world.lake, world.log, world.artifacts)] == ["stays"]
+    assert [one.result for one in redrive(world.lake, world.inspector, world.artifacts)] == ["stays"]
     assert rows(world.lake, "select redriven_at is null from dead_letters") == [(True,)]
     path.write_bytes(manifest)
     assert any("`headrace lake redrive`" in text for text in differences(world.lake, world.artifacts))
-    assert [one.result for one in redrive(world.lake, world.log, world.artifacts, dry_run=True)] == ["redriven"]
+    assert [one.result for one in redrive(world.lake, world.inspector, world.artifacts, dry_run=True)] == ["redriven"]
     assert rows(world.lake, "select count(*) from batch_rows") == [(0,)]
-    assert [one.result for one in redrive(world.lake, world.log, world.artifacts)] == ["redriven"]
+    assert [one.result for one in redrive(world.lake, world.inspector, world.artifacts)] == ["redriven"]
     check_healed(world)
     assert rows(world.lake, "select episode_id from batch_rows") == [("a",)]
     assert rows(world.lake, "select episode_id, disposition from dispositions order by 1") == [
@@ -70,12 +70,12 @@ def test_a_manifest_that_came_back(world: World) -> None:
 def check_healed(world: World, letters: int = 1) -> None:
     """Marked, exactly once, sound, and what a lake built anew holds."""
     assert rows(world.lake, "select count(*) from dead_letters where redriven_at is not null") == [(letters,)]
-    assert redrive(world.lake, world.log, world.artifacts) == []
+    assert redrive(world.lake, world.inspector, world.artifacts) == []
     assert world.lake.verify() == []
-    assert list(differences(world.lake, world.artifacts, world.log)) == []
+    assert list(differences(world.lake, world.artifacts, world.inspector)) == []
     assert rows(world.lake, 'select count(*) - count(distinct (topic, partition, "offset")) from events') == [(0,)]
     before, at = content(world.lake), world.lake.positions()
-    assert all(report.same for report in rebuild(world.lake, world.log, world.artifacts))
+    assert all(report.same for report in rebuild(world.lake, world.log, world.inspector, world.artifacts))
     assert content(world.lake) == before and world.lake.positions() == at
     assert rows(world.lake, "select count(*) from dead_letters") == [(0,)]
 
@@ -111,9 +111,9 @@ def test_an_event_that_a_fixed_release_can_read(world: World, monkeypatch: pytes
     old_turn(world)
     world.sink()
     assert rows(world.lake, "select turn from turns") == [(0,)]
-    assert [one.result for one in redrive(world.lake, world.log, world.artifacts)] == ["stays"]
+    assert [one.result for one in redrive(world.lake, world.inspector, world.artifacts)] == ["stays"]
     fix(monkeypatch)
-    assert [one.result for one in redrive(world.lake, world.log, world.artifacts)] == ["redriven"]
+    assert [one.result for one in redrive(world.lake, world.inspector, world.artifacts)] == ["redriven"]
     assert rows(world.lake, "select turn from turns order by 1") == [(0,), (1,)]
     check_healed(world)
 
@@ -129,12 +129,12 @@ def test_what_would_change_other_rows_asks_for_a_rebuild(world: World, monkeypat
     old_turn(world, data)
     world.sink()
     fix(monkeypatch)
-    outcome = redrive(world.lake, world.log, world.artifacts)[0]
+    outcome = redrive(world.lake, world.inspector, world.artifacts)[0]
     assert outcome.result == "needs a rebuild" and "version_max" in outcome.reason
     assert rows(world.lake, "select turn from turns") == [(0,)]
-    rebuild(world.lake, world.log, world.artifacts)
+    rebuild(world.lake, world.log, world.inspector, world.artifacts)
     assert rows(world.lake, "select turn from turns order by 1") == [(0,), (1,)]
-    assert redrive(world.lake, world.log, world.artifacts) == []
+    assert redrive(world.lake, world.inspector, world.artifacts) == []
 
 
 def test_killed_and_started_again(world: World) -> None:
@@ -144,7 +144,7 @@ def test_killed_and_started_again(world: World) -> None:
                           env={**os.environ, VARIABLE: "redrive:after_table:batch_rows"})
     assert died.returncode == -signal.SIGKILL, died.stderr.decode()
     world.lake.folder.write("maintenance.json", b"{}")
-    assert [one.result for one in redrive(world.lake, world.log, world.artifacts)] == ["redriven"]
+    assert [one.result for one in redrive(world.lake, world.inspector, world.artifacts)] == ["redriven"]
     check_healed(world)
 
 
@@ -154,7 +154,7 @@ from pathlib import Path
 from tests.lake.worlds import World
 from replay.redrive import redrive
 world = World(Path(sys.argv[1]))
-redrive(world.lake, world.log, world.artifacts)
+redrive(world.lake, world.inspector, world.artifacts)
 """
 
 
@@ -163,7 +163,7 @@ def test_of_two_at_once_one_adds_the_rows(world: World) -> None:
     path, manifest = sealed_without_manifest(world)
     path.write_bytes(manifest)
     other = open_lake(world.settings, world.artifacts)
-    assert [one.result for one in redrive(world.lake, world.log, world.artifacts)] == ["redriven"]
+    assert [one.result for one in redrive(world.lake, world.inspector, world.artifacts)] == ["redriven"]
     made = world.lake.sql("select * from raw_batch_rows")
     assert add_missing(other, "batch_rows", made) == 0
     stale = TableLog(world.lake.tables, "batch_rows")
@@ -175,7 +175,7 @@ def test_of_two_at_once_one_adds_the_rows(world: World) -> None:
 def test_what_has_no_cure_stays_as_it_is(world: World) -> None:
     world.fill()
     before = content(world.lake)
-    outcomes = redrive(world.lake, world.log, world.artifacts)
+    outcomes = redrive(world.lake, world.inspector, world.artifacts)
     assert [one.result for one in outcomes] == ["stays", "stays"]
     assert all(isinstance(one, Outcome) and one.reason for one in outcomes)
     assert content(world.lake) == before

@@ -72,7 +72,7 @@ def test_a_file_that_left_its_table_stays_for_its_readers(world: World) -> None:
 def test_a_file_that_a_writer_just_wrote_stays(world: World) -> None:
     """It is in no table yet: its commit comes after the vacuum."""
     made = world.lake.sql("select * from raw_turns")
-    name, _ = write_file(world.lake.tables.at("turns"), made.cast(TABLES["turns"]))
+    name = write_file(world.lake.tables.at("turns"), made.cast(TABLES["turns"])).name
     assert vacuum(world.lake, 3600) == []
     assert (world.lake.root / "turns" / name).exists()
     with pytest.raises(UserError, match="shorter retention than an hour"):

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import threading
+from functools import cached_property
 from pathlib import Path
 
 from artifacts import open_store
 from consumers.sink import Sink
 from eventlog import open_log
+from eventlog.inspection import Inspector, inspect_log
 from lake import open_lake
 from schemas.settings import Settings
 from tests.lake.histories import Story, whole_story
@@ -39,5 +41,11 @@ class World:
         whole_story(self.story, episodes)
         self.sink()
 
+    @cached_property
+    def inspector(self) -> Inspector:
+        return inspect_log(self.settings)
+
     def close(self) -> None:
         self.log.close()
+        if "inspector" in self.__dict__:
+            self.inspector.close()
