@@ -26,8 +26,9 @@ from schemas.errors import HeadraceError, LogDamagedError, LogError, Unavailable
 from schemas.files import sync_folder
 from schemas.topics import TOPICS, partitions_of
 
-FORMAT = 2
-"""Layout of the tables; a file of a higher format belongs to a newer release. 2: `events.checksum`."""
+FORMAT = 3
+"""Layout of the tables; a file of a higher format belongs to a newer release. 2: `events.checksum`, 3: it covers the
+event's place."""
 APPLICATION_ID = 0x48524C47
 BUSY_S = 30.0
 PAGE_BYTES = 8192
@@ -110,26 +111,30 @@ def check(connection: apsw.Connection, path: Path) -> None:
         application, form = (connection.pragma(name) for name in ("application_id", "user_version"))
         if application != APPLICATION_ID:
             raise LogError("file is not a log of this program", where=str(path), hint="choose another --home")
-        if form < 2:
-            _add_checksums(path)
+        if form < 2 or (form < FORMAT and not connection.pragma("query_only")):
+            _upgrade(path)
         if form > FORMAT:
             raise LogError("log was written by a newer release", where=str(path), value=f"format {form}",
                            hint=f"this release reads format {FORMAT}: upgrade it, or choose another --home")
 
 
-def checksum(event: Event) -> int:
-    """CRC-32 of all that an event is: SQLite itself notices damage of its pages' structure, not of what is in them."""
+def checksum(event: Event, place: tuple[int, int, int] | None) -> int:
+    """CRC-32 of all that an event is and of its place (topic's number, partition, offset), which format 2 left out:
+    SQLite itself notices damage of its pages' structure, not of what is in them."""
     names = f"{event.id}\0{event.source}\0{event.type}\0{event.subject}\0{event.sequence}\0{event.time_us}"
+    if place is not None:
+        names += f"\0{place[0]}\0{place[1]}\0{place[2]}"
     return zlib.crc32(event.data, zlib.crc32(names.encode()))
 
 
-def _add_checksums(path: Path) -> None:
-    """Format 1 to 2. Events that are there already have none, and readers of the older release do not read on."""
+def _upgrade(path: Path) -> None:
+    """To this format. Events that are there keep the checksum they have, if any; the older release reads on no more."""
     with locked(path, wait=True), contextlib.closing(connect(path)) as connection:
         connection.execute("begin immediate")
         if connection.pragma("user_version") == 1:
             connection.execute("alter table events add column checksum integer")
-            connection.pragma("user_version", 2)
+        if connection.pragma("user_version") < FORMAT:
+            connection.pragma("user_version", FORMAT)
         connection.execute("commit")
 
 

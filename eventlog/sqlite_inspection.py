@@ -21,6 +21,7 @@ _CHUNK = 1000
 _BEFORE_ALL = -(2**63)
 _MOST_FAULTS = 20
 _LOST = "rows are gone from the file"
+_DAMAGED = "checksum differs: the row, or its place, is not what was written"
 
 
 class SqliteInspector:
@@ -140,8 +141,10 @@ class SqliteInspector:
         try:
             for offset, kept, *cells in cursor:
                 record = record_of(Position(row.topic, row.partition, offset), tuple(cells))
-                damaged = record.event is not None and kept is not None and kept != checksum(record.event)
-                chunk.append(Scanned(record, "checksum differs: the row is not what was written" if damaged else ""))
+                place = (number, row.partition, offset)
+                damaged = record.event is not None and kept is not None and kept not in (
+                    checksum(record.event, place), checksum(record.event, None))
+                chunk.append(Scanned(record, _DAMAGED if damaged else ""))
         except UnicodeDecodeError:
             cursor.close(True)
             chunk = chunk or [self._unreadable(row, number, start)]

@@ -220,7 +220,7 @@ class Writer:
                 heads[key] = before[key] = self._head(key)
             offset = heads[key]
             heads[key] = offset + 1
-            rows.append((*key, offset, *event, checksum(event)))
+            rows.append((*key, offset, *event, checksum(event, (*key, offset))))
         return rows
 
     def _head(self, key: tuple[int, int]) -> int:

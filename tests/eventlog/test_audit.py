@@ -13,6 +13,8 @@ from eventlog import open_log
 from eventlog.audit import SHOWN, Audit, Finding
 from eventlog.inspection import PartitionRow, Scanned, TopicRow, inspect_log
 from eventlog.log import EventLog
+from eventlog.sqlite_file import FORMAT, checksum
+from eventlog.sqlite_rows import COLUMNS
 from schemas.codec import make_event
 from schemas.envelope import Event, Position, Record, to_headers, wire_type
 from schemas.errors import LogDamagedError, NotFoundError
@@ -135,7 +137,7 @@ PLANTED: dict[str, tuple[str, set[str]]] = {
                                  {"store", "offsets missing", "broken sequence"}),
     "an event in a wrong topic": (
         f"update events set topic = 3, offset = 0 where {_MINE} = 4; update heads set next_offset = 1 where topic = 3"
-        f" and partition = {partition_for('episode-5', 4)}", {"offsets missing", "wrong topic"}),
+        f" and partition = {partition_for('episode-5', 4)}", {"offsets missing", "wrong topic", "damaged record"}),
     "an index is gone": ("drop index events_by_offset", {"store"}),
 }
 
@@ -153,6 +155,42 @@ def test_what_is_planted_in_the_file_is_found(name: str, sqlite_settings: Settin
     assert faults(audit) == expected, audit.examples
     named = [finding for finding in audit.examples if finding.fault and finding.kind != "store"]
     assert all(finding.position is not None and finding.position.topic in (TRAJECTORIES, SCORES) for finding in named)
+
+
+def test_events_in_each_others_place_are_told_though_each_is_whole(sqlite_settings: Settings) -> None:
+    """Two of different episodes: every sequence, id and offset is as it should be."""
+    log = open_log(sqlite_settings)
+    sound(log)
+    log.close()
+    with apsw.Connection(f"{sqlite_settings.home}/log.db") as connection:
+        swapped = connection.execute(
+            "select a.rowid, a.offset, b.rowid, b.offset from events a join events b on a.topic = b.topic"
+            " and a.partition = b.partition and b.offset = a.offset + 1 and a.subject <> b.subject"
+            " where a.topic = 2").fetchone()
+        assert swapped is not None
+        first, low, second, high = swapped
+        for row, offset in ((first, -1), (second, low), (first, high)):
+            connection.execute("update events set offset = ? where rowid = ?", (offset, row))
+    connection.close()
+    audit = audited(sqlite_settings)
+    assert faults(audit) == {"damaged record"} and audit.faults == 2
+
+
+def test_log_of_the_second_format_is_read_and_goes_on_in_the_third(sqlite_settings: Settings) -> None:
+    """Its checksums leave out the place."""
+    log = open_log(sqlite_settings)
+    sound(log)
+    log.close()
+    with apsw.Connection(f"{sqlite_settings.home}/log.db") as connection:
+        for row, *cells in connection.execute(f"select rowid, {COLUMNS} from events").fetchall():
+            connection.execute("update events set checksum = ? where rowid = ?", (checksum(Event(*cells), None), row))
+        connection.pragma("user_version", 2)
+    connection.close()
+    assert audited(sqlite_settings).faults == 0
+    log = open_log(sqlite_settings)
+    log.append(TRAJECTORIES, [event("later", 0, STARTED)]).result()
+    log.close()
+    assert audited(sqlite_settings).faults == 0
 
 
 def test_readers_get_past_rows_that_are_not_of_this_program(sqlite_settings: Settings) -> None:
@@ -204,7 +242,7 @@ def test_log_of_the_first_format_is_taken_over_and_its_events_are_read(sqlite_se
     log.close()
     assert audited(sqlite_settings).faults == 0
     with apsw.Connection(f"{sqlite_settings.home}/log.db") as connection:
-        assert connection.pragma("user_version") == 2
+        assert connection.pragma("user_version") == FORMAT
         assert connection.execute("select count(*) from events where checksum is not null").get == 1
     connection.close()
 
