@@ -16,9 +16,9 @@ from typing import Any
 from artifacts.store import ArtifactStore
 from sandboxes import docker_reaper, docker_script, reaper
 from sandboxes.docker_engine import Engine
+from sandboxes.docker_keeper import Keeper
 from sandboxes.docker_sandbox import DockerSandbox, Start
 from sandboxes.docker_view import View, host_view, image_view
-from sandboxes.docker_wire import Wire
 from sandboxes.environment import environment_of
 from sandboxes.lower import manifest_for
 from sandboxes.manifest import Manifest
@@ -41,7 +41,7 @@ _PAGE = 4096
 
 
 class DockerBackend:
-    """Thread-safe. `engine` is one connection pool."""
+    """Thread-safe."""
 
     name = "docker"
     isolates = True
@@ -53,6 +53,7 @@ class DockerBackend:
         info = self.engine.info
         self.capabilities = CAPABILITIES.union(
             ("memory", "oom") if info.get("MemoryLimit") else (), ("pids",) if info.get("PidsLimit") else ())
+        docker_reaper.reap(self.engine)
         self.root = root
         self.folder = reaper.OwnerFolder(root)
         self.owner = None if os.geteuid() else (_USER, _USER)
@@ -131,7 +132,7 @@ class _Life:
         self.volumes = [self.name] if backend.owner and self.aliases else []
         """A volume with a name is not removed with its container."""
         self.container = ""
-        self.wire: Wire | None = None
+        self.keeper: Keeper | None = None
 
     def begin(self) -> Start:
         backend, spec, engine = self.backend, self.spec, self.backend.engine
@@ -140,14 +141,17 @@ class _Life:
         self.container = engine.create(
             self.name, self.view.image, docker_script.keeper(), environment_of(spec.environment, self.view.path),
             labels, mounts=self._mounts(labels), **self._limits())
-        self.wire = engine.attach(self.container)
+        self.keeper = Keeper(engine.attach(self.container))
         pid = engine.start(self.container)
+        if not self.keeper.count():
+            raise SandboxError(f"sandbox cannot be started: {self.keeper.complaint or 'its shell does not answer'}",
+                               kind="sandbox_start", value=self.spec.image or None)
         workspace = Path(f"/proc/{pid}/root{INSIDE}") if backend.owner else self.folder / "workspace"
-        return Start(self.id, self.container, self.folder, self.wire, workspace, self.volumes)
+        return Start(self.id, self.container, self.folder, self.keeper, workspace, self.volumes)
 
     def undo(self) -> None:
-        if self.wire is not None:
-            self.wire.close()
+        if self.keeper is not None:
+            self.keeper.close()
         if self.container:
             with self.backend.engine.told("sandbox cannot be removed"):
                 self.backend.engine.remove(self.container, self.volumes)
@@ -193,6 +197,9 @@ class _Life:
         found = []
         for number, (inside, source, copied) in enumerate(self.readonly):
             if copied:
+                if self.folder.is_relative_to(source):
+                    raise SandboxError("a folder that holds the sandboxes' own cannot be copied into one",
+                                       kind="sandbox_start", where=inside, value=source)
                 copy_readable(source, str(self.folder / f"readonly-{number}"))
                 source = str(self.folder / f"readonly-{number}")
             found.append((source, inside))

@@ -16,7 +16,6 @@ from schemas.errors import SandboxError, UnavailableError
 HINT = ("install an engine with `apt-get install docker.io` and start it (`DOCKER_HOST=unix://PATH` names another "
         "socket), or choose `--sandbox bubblewrap`")
 _CALL_S = 60.0
-_CONNECTIONS = 64
 _NO_CONTENT = (404, 409)
 
 
@@ -28,7 +27,7 @@ class Ended(NamedTuple):
 
 
 class Engine:
-    """One connection pool. Raises UnavailableError where no engine answers. Thread-safe."""
+    """Raises UnavailableError where no engine answers. Thread-safe."""
 
     def __init__(self) -> None:
         try:
@@ -40,8 +39,9 @@ class Engine:
         self._failures = (docker.errors.DockerException, requests.exceptions.RequestException, OSError)
         self.api_error, self.missing = docker.errors.APIError, docker.errors.NotFound
         try:
-            self.api = docker.APIClient(version="auto", timeout=_CALL_S, num_pools=_CONNECTIONS,
-                                        **docker.utils.kwargs_from_env())
+            self.api = docker.APIClient(version="auto", timeout=_CALL_S, **docker.utils.kwargs_from_env())
+            # The package keeps a connection for each address that it asked, and hardly asks any twice.
+            self.api.headers["Connection"] = "close"
             self.info: dict[str, Any] = self.api.info()
         except self._failures as wrong:
             raise unavailable(f"no engine answers ({_words(wrong)})") from None
@@ -72,13 +72,16 @@ class Engine:
 
     def attach(self, container: str) -> Wire:
         """Its first process's streams, from its start on."""
-        streams = {"stdin": 1, "stdout": 1, "stream": 1}
+        streams = {"stdin": 1, "stdout": 1, "stderr": 1, "stream": 1}
         return Wire(_taken(self.api.attach_socket(container, params=streams)))
 
     def start(self, container: str) -> int:
-        """Start it; the process id of its first process as this machine counts."""
+        """Start it; the process id of its first process as this machine counts, 0 if that has ended."""
         self.api.start(container)
-        return int(self.api.inspect_container(container)["State"]["Pid"])
+        try:
+            return int(self.api.inspect_container(container)["State"]["Pid"])
+        except self.missing:
+            return 0
 
     def exec(self, container: str, argv: Sequence[str], user: str, environment: Mapping[str, str]) -> tuple[str, Wire]:
         """Start a command: its id, and its streams."""
@@ -116,6 +119,7 @@ def _taken(opened: Any) -> socket.socket:
     """The socket of a response, ours alone from now on."""
     theirs = getattr(opened, "_sock", opened)
     ours: socket.socket = theirs.dup()
+    opened.close()
     theirs.close()
     return ours
 

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import itertools
 import os
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from sandboxes import docker_script, reaper, script
 from sandboxes.capture import capture, store
 from sandboxes.docker_engine import Ended
+from sandboxes.docker_keeper import Keeper
 from sandboxes.docker_session import Said, Talk
 from sandboxes.docker_wire import ERR, OUT, Wire
 from sandboxes.output import KILL_BYTES, Stream
@@ -24,7 +24,6 @@ from schemas.errors import SandboxError
 if TYPE_CHECKING:
     from sandboxes.docker_backend import DockerBackend
 
-_KEEPER_S = 30.0
 _DRAIN_S = 15.0
 _ENDED_S = 10.0
 _SIGKILLED = 128 + 9
@@ -37,7 +36,7 @@ class Start(NamedTuple):
     id: str
     container: str
     folder: Path
-    keeper: Wire
+    keeper: Keeper
     workspace: Path
     volumes: list[str]
 
@@ -61,19 +60,11 @@ class DockerSandbox:
         self._gate = threading.Lock()
         self._end = ""
         """Why nothing can be asked any more."""
-        self._numbers = itertools.count()
-        self._oom_kills = 0
         self._sessions: dict[Kind, Talk] = {}
         self._workspace = os.open(start.workspace, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         self._lease = threading.Timer(spec.lease_s, self._expire)
         self._lease.daemon = True
         self._lease.start()
-        try:
-            self._oom_kills = self._keeper("count")
-        except BaseException:
-            self._lease.cancel()
-            os.close(self._workspace)
-            raise
 
     def exec(self, argv: Sequence[str], *, deadline_s: float = 30.0, stdin: bytes = b"",
              environment: Mapping[str, str] | None = None, cwd: str | None = None) -> ExecResult:
@@ -100,7 +91,7 @@ class DockerSandbox:
         try:
             cause = wire.converse(b"\n" + stdin, sinks, started + deadline_s,
                                   lambda: "output_limit" if out.count + err.count > KILL_BYTES else None)
-            oom = self._ran_out_of_memory("kill" if cause or sweep else "count")
+            oom = self._kill() if cause or sweep else self._count()
             if cause:
                 wire.converse(b"", sinks, time.monotonic() + _DRAIN_S,
                               lambda: "" if out.count + err.count > _TRUNCATED else None)
@@ -122,13 +113,11 @@ class DockerSandbox:
             started = time.monotonic()
             said = said or talk.say(text, started + deadline_s)
             if said.cause != "died":
-                oom = self._ran_out_of_memory("kill" if said.cause else "count")
-                if said.cause:
-                    self._finish_sessions()
+                oom = self._kill() if said.cause else self._count()
                 return _result(said.cause, said.code, said.stdout, said.stderr, oom, started)
             process = talk.process
             talk.finish(time.monotonic())
-            oom = self._ran_out_of_memory("count")
+            oom = self._count()
             code = self._ended(process).exit_code
             return _result("", code, said.stdout, said.stderr, oom, started)
 
@@ -183,31 +172,25 @@ class DockerSandbox:
             self._check()
             raise
 
-    def _keeper(self, wanted: str) -> int:
-        """Ask the keeper to `kill` all that was started, or only to `count`: processes killed for memory."""
-        question = f"{wanted} {next(self._numbers)}"
-        answer = bytearray()
-        prefix = question.encode() + b" "
-        self._start.keeper.converse(question.encode() + b"\n", {OUT: answer.extend}, time.monotonic() + _KEEPER_S,
-                                    lambda: "" if answer.endswith(b"\n") and answer.startswith(prefix) else None)
-        if not answer.startswith(prefix):
-            self._check()
-            with self._gate:
-                self._end = self._end or "broken"
-            raise SandboxError("the sandbox broke: its keeper does not answer", value=self.id)
-        return int(answer[len(prefix):])
-
-    def _ran_out_of_memory(self, wanted: str) -> bool:
-        kills = self._keeper(wanted)
-        more, self._oom_kills = kills > self._oom_kills, kills
-        if wanted == "kill":
-            self._finish_sessions()
-        return more
-
-    def _finish_sessions(self) -> None:
-        """Their processes are dead."""
+    def _kill(self) -> bool:
+        """Kill all that was started, and take what it had written. True if the memory limit has killed something."""
+        oom = self._oom(self._start.keeper.kill)
         for talk in self._sessions.values():
             talk.finish(time.monotonic() + _DRAIN_S)
+        return oom
+
+    def _count(self) -> bool:
+        """True if the memory limit has killed something since it was last asked."""
+        return self._oom(self._start.keeper.count)
+
+    def _oom(self, ask: Callable[[], bool]) -> bool:
+        before = self._start.keeper.oom_kills
+        if not ask():
+            self._check()
+            with self._gate:
+                self._end = self._end or "its keeper does not answer"
+            raise SandboxError(f"the sandbox broke: {self._end}", value=self.id)
+        return self._start.keeper.oom_kills > before
 
     def _ended(self, process: str) -> Ended:
         """How a command ended whose streams have: the engine may be a moment behind."""

@@ -1,4 +1,4 @@
-"""Both backends, opened as everyone opens them. Bubblewrap is real; where it cannot run its tests say so."""
+"""All backends, opened as everyone opens them. They are real; where one cannot run its tests say so."""
 
 from __future__ import annotations
 
@@ -15,6 +15,20 @@ from sandboxes.sandbox import Backend, Sandbox, SandboxSpec
 from schemas.errors import UnavailableError
 from schemas.settings import Settings
 from tests.conftest import require_real
+from tests.docker_engine import DockerEngine
+
+
+@pytest.fixture(scope="session")
+def docker_engine() -> Iterator[DockerEngine]:
+    """One engine for the session; DOCKER_HOST leads to it."""
+    try:
+        engine = DockerEngine()
+    except RuntimeError as why:
+        require_real("docker", str(why))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("DOCKER_HOST", engine.address)
+        yield engine
+    engine.stop()
 
 
 def open_here(name: str, home: Path, artifacts: DirectoryStore) -> Backend:
@@ -24,8 +38,10 @@ def open_here(name: str, home: Path, artifacts: DirectoryStore) -> Backend:
         require_real(name, why.what)
 
 
-@pytest.fixture(params=["bubblewrap", "process"])
+@pytest.fixture(params=["bubblewrap", "docker", "process"])
 def backend(request: pytest.FixtureRequest, tmp_path: Path, artifacts: DirectoryStore) -> Iterator[Backend]:
+    if request.param == "docker":
+        request.getfixturevalue("docker_engine")
     opened = open_here(request.param, tmp_path / "home", artifacts)
     yield opened
     opened.close()

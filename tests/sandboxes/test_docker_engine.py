@@ -1,0 +1,254 @@
+"""The docker backend and its engine: images, what is left behind and by whom, and an engine that is not there."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import stat
+import subprocess
+import sys
+import tarfile
+import tempfile
+import time
+from collections.abc import Iterator
+from io import BytesIO
+from pathlib import Path
+
+import pytest
+
+from artifacts.store import DirectoryStore
+from sandboxes import docker_reaper, open_backend, probe, reaper
+from sandboxes.docker_backend import DockerBackend
+from sandboxes.docker_engine import Engine
+from sandboxes.sandbox import SandboxSpec
+from schemas.errors import SandboxError, UnavailableError
+from schemas.ids import new_id
+from schemas.settings import Settings
+from tests.conftest import REPOSITORY, require_real
+from tests.docker_engine import DockerEngine
+from tests.sandboxes.host import descriptors_of
+from tests.sandboxes.test_lives import start_owner
+from tests.sandboxes.test_opening import AS_NOBODY, _passable
+
+OURS = {"label": docker_reaper.OWNER}
+
+
+@pytest.fixture
+def docker(docker_engine: DockerEngine, tmp_path: Path, artifacts: DirectoryStore) -> Iterator[DockerBackend]:
+    backend = DockerBackend(tmp_path / "home" / "sandboxes", artifacts)
+    yield backend
+    backend.close()
+
+
+@pytest.fixture(scope="module")
+def tiny(docker_engine: DockerEngine) -> Iterator[str]:
+    """An image of a shell and a few programs, made of this machine's files; nothing is downloaded."""
+    engine, name = Engine(), f"headrace-test:{new_id()}"
+    engine.api.import_image_from_data(_root_file_system(), *name.split(":"), changes=[
+        "ENV PATH=/own:/bin", "ENV COLOUR=blue", "VOLUME /data", 'ENTRYPOINT ["/bin/false"]', "USER nobody"])
+    yield name
+    engine.api.remove_image(name)
+    engine.close()
+
+
+def _root_file_system() -> bytes:
+    made = BytesIO()
+    programs = {f"bin/{name}": shutil.which(name) or "" for name in ("sh", "cat", "id", "env", "head", "ls")}
+    listed = subprocess.run(["ldd", *programs.values()], capture_output=True, text=True, check=True).stdout
+    libraries = {word.lstrip("/"): word for word in listed.split() if word.startswith("/") and not word.endswith(":")}
+    with tarfile.open(fileobj=made, mode="w", dereference=True) as archive:
+        for name, source in {**programs, **libraries}.items():
+            archive.add(os.path.realpath(source), name)
+        own = tarfile.TarInfo("own/greet")
+        own.mode, text = 0o755, b"#!/bin/sh\necho from the image\n"
+        own.size = len(text)
+        archive.addfile(own, BytesIO(text))
+    return made.getvalue()
+
+
+def test_an_image_by_name_is_what_commands_find(docker: DockerBackend, tiny: str) -> None:
+    sandbox = docker.acquire(SandboxSpec(image=tiny, files={"a": b"x"}))
+    try:
+        assert sandbox.exec(["greet"]).stdout == b"from the image\n"
+        assert sandbox.exec(["sh", "-c", "id -u; cat a; echo $COLOUR; ls /"]).stdout.split()[:4] == [
+            b"1000", b"xblue", b"bin", b"data"]
+        assert sandbox.exec(["cat"], stdin=b"given").stdout == b"given"
+        assert sandbox.session("shell").run("cat a").stdout == b"x"
+        absent = sandbox.session("python").run("1")
+        assert absent.exit_code == 127 and b"python3" in absent.stderr
+    finally:
+        sandbox.close()
+    assert docker.identify(tiny).startswith("sha256:") and docker.identify("") == "host"
+    assert not docker.engine.api.volumes().get("Volumes")  # nor the image's own
+
+
+def test_an_unknown_image_is_said_and_not_fetched(docker: DockerBackend) -> None:
+    with pytest.raises(SandboxError) as caught:
+        docker.acquire(SandboxSpec(image="no-such:image"))
+    assert caught.value.kind == "image" and "docker pull no-such:image" in caught.value.hint
+
+
+def test_an_image_without_a_shell_is_said(docker: DockerBackend) -> None:
+    made = BytesIO()
+    with tarfile.open(fileobj=made, mode="w") as archive:
+        archive.addfile(tarfile.TarInfo("empty"))
+    name = f"headrace-test:{new_id()}"
+    docker.engine.api.import_image_from_data(made.getvalue(), *name.split(":"))
+    try:
+        with pytest.raises(SandboxError, match="/bin/sh") as caught:
+            docker.acquire(SandboxSpec(image=name))
+        assert caught.value.kind == "sandbox_start"
+        assert docker.engine.api.containers(all=True, filters=OURS) == []
+    finally:
+        docker.engine.api.remove_image(name)
+
+
+def test_lives_leak_nothing(docker: DockerBackend, tmp_path: Path) -> None:
+    (tmp_path / "given").mkdir(mode=0o700)
+
+    def live() -> None:
+        given = {"/given": tmp_path / "given"}
+        sandbox = docker.acquire(SandboxSpec(files={"a": b"x"}, readonly=given, aliases=["/app"]))
+        session = sandbox.session("shell")
+        assert session.run("cat a; sleep 60 &").stdout == b"x"
+        assert sandbox.exec(["cat", "a"]).stdout == b"x"
+        sandbox.close()
+
+    live()
+    with pytest.raises(SandboxError, match="cannot be copied"):
+        docker.acquire(SandboxSpec(readonly={"/given": tmp_path}))
+    before, threads = descriptors_of(), _threads()
+    for _ in range(4):
+        live()
+    # One more at most: a connection closes right after its last word.
+    assert descriptors_of() <= before + 1 and _threads() == threads
+    assert docker.engine.api.containers(all=True, filters=OURS) == []
+    assert not docker.engine.api.volumes().get("Volumes")
+    assert [path.name for path in docker.folder.path.iterdir()] == [reaper.LOCK]
+
+
+def _threads() -> int:
+    return len(os.listdir("/proc/self/task"))
+
+
+def test_what_is_killed_leaves_nothing(docker: DockerBackend, tmp_path: Path) -> None:
+    """The engine removes the containers of an owner that ended without a word, and their volumes."""
+    home = tmp_path / "other"
+    owner, said = start_owner(home, "docker")
+    mine = {"label": f"{docker_reaper.OWNER}={said['token']}"}
+    containers = docker.engine.api.containers(all=True, filters=mine)
+    assert len(containers) == 3 and docker.reap() == 0
+    owner.kill()
+    owner.communicate()
+    for one in containers:
+        with contextlib.suppress(docker.engine.missing):  # it is gone already
+            docker.engine.api.wait(one["Id"], condition="removed", timeout=60)
+    assert not docker.engine.api.volumes().get("Volumes")
+    assert reaper.reap(home / "sandboxes") == 1
+
+
+def test_the_reaper_takes_what_dead_owners_left_and_leaves_the_living_alone(
+        docker: DockerBackend, tmp_path: Path) -> None:
+    sandbox = docker.acquire(SandboxSpec(files={"a": b"x"}, aliases=["/app"]))
+    dead = {**docker_reaper.labels(docker.folder, "", 60), docker_reaper.OWNER: "1-1-1-dead"}
+    elsewhere = {**dead, docker_reaper.HOST: "another-machine"}
+    old = {**elsewhere, docker_reaper.EXPIRES: f"{time.time() - 7200:.0f}"}
+    unknown = {docker_reaper.OWNER: "of-another-program"}
+    made = {name: _never_started(docker, labels) for name, labels in {
+        "dead": dead, "elsewhere": elsewhere, "old": old, "unknown": unknown}.items()}
+    try:
+        assert docker.reap() == 2
+        left = {one["Id"] for one in docker.engine.api.containers(all=True, filters=OURS)}
+        assert left == {sandbox.container, made["elsewhere"], made["unknown"]}
+        assert sandbox.exec(["cat", "/app/a"]).stdout == b"x"
+        names = {one["Name"] for one in docker.engine.api.volumes()["Volumes"]}
+        assert names == {f"headrace-{sandbox.id}", "headrace-test-elsewhere", "headrace-test-unknown"}
+    finally:
+        sandbox.close()
+        for name in ("elsewhere", "unknown"):
+            docker.engine.remove(made[name], [f"headrace-test-{name}"])
+
+
+def _never_started(docker: DockerBackend, labels: dict[str, str]) -> str:
+    name = {"1-1-1-dead": "dead", "of-another-program": "unknown"}[labels[docker_reaper.OWNER]]
+    if labels.get(docker_reaper.HOST, "") == "another-machine":
+        name = "old" if float(labels[docker_reaper.EXPIRES]) < time.time() else "elsewhere"
+    docker.engine.api.create_volume(f"headrace-test-{name}", labels=labels)
+    return docker.engine.create(f"headrace-test-{new_id()}", docker._view("").image, ["true"], {}, labels)
+
+
+def test_no_engine_is_one_error_with_a_way_on(tmp_path: Path, artifacts: DirectoryStore,
+                                              monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/absent.sock")
+    with pytest.raises(UnavailableError) as caught:
+        open_backend(Settings(home=str(tmp_path / "home"), sandbox_backend="docker"), artifacts)
+    assert "no engine answers" in caught.value.what and "DOCKER_HOST" in caught.value.hint
+    assert "\n" not in caught.value.what
+    assert "no engine answers" in str(probe("docker"))
+    assert not (tmp_path / "home" / "sandboxes").exists()
+
+
+def test_without_the_package_it_says_how_to_get_it(tmp_path: Path, artifacts: DirectoryStore,
+                                                   monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "docker", None)
+    with pytest.raises(UnavailableError) as caught:
+        DockerBackend(tmp_path / "sandboxes", artifacts)
+    assert caught.value.hint == "pip install 'headrace[docker]'"
+
+
+def test_opened_by_name(docker_engine: DockerEngine, tmp_path: Path, artifacts: DirectoryStore) -> None:
+    assert probe("docker") is None
+    backend = open_backend(Settings(home=str(tmp_path / "home"), sandbox_backend="docker"), artifacts)
+    assert backend.name == "docker"
+    backend.close()
+    assert list((tmp_path / "home" / "sandboxes").iterdir()) == []
+
+
+ORDINARY = """
+import os, sys
+from pathlib import Path
+from artifacts.store import DirectoryStore
+from sandboxes import open_backend
+from sandboxes.sandbox import SandboxSpec
+from schemas.settings import Settings
+assert os.geteuid() != 0
+home = Path(sys.argv[1])
+backend = open_backend(Settings(home=str(home), sandbox_backend="docker"), DirectoryStore(home / "artifacts"))
+sandbox = backend.acquire(SandboxSpec(files={"f/a": b"x"}, aliases=["/app"]))
+assert sandbox.exec(["sh", "-c", "id -u; rm -r f; mkdir f; echo y > /app/f/b; chmod 0 f/b"]).stdout == b"65534\\n"
+taken = sandbox.snapshot()
+other = backend.acquire(SandboxSpec(workspace=taken))
+assert other.snapshot() == taken
+assert other.exec(["sh", "-c", "sleep 60 & sleep 60"], deadline_s=0.5).timed_out
+assert other.session("shell").run("ls f").stdout == b"b\\n"
+assert other.exec(["sh", "-c", "echo y > /usr/x"]).exit_code != 0
+sandbox.close()
+other.close()
+backend.close()
+assert list((home / "sandboxes").iterdir()) == []
+print("done")
+"""
+
+
+def test_for_an_ordinary_user(docker_engine: DockerEngine) -> None:
+    """One who may use the engine: the workspace is a folder of theirs, and commands run as themselves."""
+    if os.geteuid():
+        require_real("root", "this test takes the place of an ordinary user")
+    link = Path(docker_engine.address.removeprefix("unix://"))
+    modes = {path: stat.S_IMODE(path.stat().st_mode) for path in (link, link.parent)}
+    with tempfile.TemporaryDirectory() as home:
+        Path(home).chmod(0o777)
+        try:
+            link.chmod(0o666)
+            link.parent.chmod(modes[link.parent] | 0o005)
+            hidden = [str(path) for path in (Path(sys.base_prefix).resolve(), REPOSITORY) if not _passable(path)]
+            result = subprocess.run(
+                ["unshare", "--mount", "sh", "-c", AS_NOBODY, "sh", " ".join(hidden), sys.executable, "-c", ORDINARY,
+                 home], capture_output=True, text=True, cwd="/", timeout=120,
+                env={**os.environ, "PYTHONPATH": str(REPOSITORY), "HOME": home})
+        finally:
+            for path, mode in modes.items():
+                path.chmod(mode)
+    assert result.returncode == 0, result.stderr
+    assert result.stdout == "done\n"
