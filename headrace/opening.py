@@ -33,6 +33,7 @@ def open_workspace(rooms: Rooms, transcript: Transcript, command: str | None) ->
 
 def _sandbox(rooms: Rooms, transcript: Transcript) -> Sandbox:
     from sandboxes.sandbox import Limits, SandboxSpec
+    from sandboxes.wanted import spec_for
     from tasks import TOOLBOX_MOUNT, toolbox_path
     from tasks.task import load_task
 
@@ -41,11 +42,13 @@ def _sandbox(rooms: Rooms, transcript: Transcript) -> Sandbox:
     workspace = (transcript.finished and transcript.finished.workspace) or transcript.workspace
     digest = transcript.started.task_digest
     task = load_task(digest, rooms.artifacts) if digest else None
-    return rooms.backend.acquire(SandboxSpec(
-        workspace=workspace, files=task.files if task and workspace is None else {},
-        aliases=task.aliases if task else (), environment=task.environment if task else {},
-        readonly={TOOLBOX_MOUNT: toolbox_path()},
-        limits=Limits(output_kb=1024), owner=f"open:{transcript.episode_id}", lease_s=_LEASE_S))
+    limits, owner = Limits(output_kb=1024), f"open:{transcript.episode_id}"
+    readonly = {TOOLBOX_MOUNT: toolbox_path()}
+    if task is None:
+        return rooms.backend.acquire(SandboxSpec(
+            workspace=workspace, readonly=readonly, limits=limits, owner=owner, lease_s=_LEASE_S))
+    return rooms.backend.acquire(spec_for(
+        task, workspace, readonly=readonly, limits=limits, owner=owner, lease_s=_LEASE_S, network="none"))
 
 
 def _talk(sandbox: Sandbox, episode_id: str) -> int:

@@ -21,7 +21,7 @@ from producers.writer import Writer
 from sandboxes.sandbox import Backend
 from schemas.admission import UNCLAIMED
 from schemas.enums import Termination
-from schemas.errors import HeadraceError
+from schemas.errors import HeadraceError, SandboxError
 from schemas.events import EpisodeFinished, EpisodeRequested, EpisodeResumed, Payload
 from schemas.ids import now_us
 from schemas.settings import Settings
@@ -46,7 +46,7 @@ class Starter:
                 episode, payload, bench = await self._set_up(request, past, writer)
             except (Failure, HeadraceError) as wrong:
                 _LOGGER.warning("episode %s cannot be set up: %s", request.episode_id, wrong)
-                kind = wrong.kind if isinstance(wrong, Failure) else wrong.code
+                kind = wrong.kind if isinstance(wrong, Failure | SandboxError) else wrong.code
                 return await self._give_up(request, past, writer, kind)
             set_up(episode)
             try:
@@ -68,12 +68,13 @@ class Starter:
         episode = Episode(request, task, policy, writer, bench, self._artifacts, self._settings.producer_attempts)
         if past:
             return episode, resume(episode, past), bench
-        return episode, started(request, policy.tokenizer_digest, sandbox_info(self._backend, self._settings)), bench
+        info = await asyncio.to_thread(sandbox_info, self._backend, self._settings, task)
+        return episode, started(request, policy.tokenizer_digest, info), bench
 
     async def _give_up(self, request: EpisodeRequested, past: Past | None, writer: Writer,
                        kind: str) -> EpisodeFinished:
         turns = past.transcript.turns if past else []
-        claim: Payload = started(request, None, sandbox_info(self._backend, self._settings))
+        claim: Payload = started(request, None, sandbox_info(self._backend, self._settings, None))
         if past:
             claim = EpisodeResumed(attempt=past.transcript.attempt, reason=kind, at=now_us(), host=HOST,
                                    from_sequence=past.transcript.claim.sequence)

@@ -19,7 +19,8 @@ import msgspec
 from artifacts.store import ArtifactStore
 from producers.dialects import dialect
 from producers.tools import Command, Tool
-from sandboxes.sandbox import Backend, ExecResult, Limits, Sandbox, SandboxSpec
+from sandboxes.sandbox import Backend, ExecResult, Limits, Sandbox
+from sandboxes.wanted import spec_for
 from schemas.enums import ToolStatus
 from schemas.errors import SandboxError
 from schemas.events import ArtifactRef, SandboxInfo
@@ -49,10 +50,12 @@ def limits_of(settings: Settings) -> Limits:
                   output_kb=settings.sandbox_output_kb)
 
 
-def sandbox_info(backend: Backend, settings: Settings) -> SandboxInfo:
+def sandbox_info(backend: Backend, settings: Settings, task: Task | None) -> SandboxInfo:
+    """What the event says of it. Raises SandboxError (kind `image`) for an image that cannot be used."""
     given = msgspec.structs.asdict(limits_of(settings))
-    return SandboxInfo(backend=backend.name, limits={name: float(value) for name, value in given.items()
-                                                     if value is not None})
+    return SandboxInfo(
+        backend=backend.name, limits={name: float(value) for name, value in given.items() if value is not None},
+        image=backend.identify(task.image) if task else "", network=task.network if task else "")
 
 
 class Workbench:
@@ -94,10 +97,8 @@ class Workbench:
 
     def _acquire(self, workspace: str | None) -> None:
         readonly = {TOOLBOX_MOUNT: toolbox_path()} if self._dialect.name == "line" else {}
-        files = self._task.files if workspace is None else {}
-        self._sandbox = self._backend.acquire(SandboxSpec(
-            files=files, workspace=workspace, readonly=readonly, aliases=self._task.aliases,
-            environment=self._task.environment, limits=self._limits, owner=self._owner))
+        self._sandbox = self._backend.acquire(
+            spec_for(self._task, workspace, readonly=readonly, limits=self._limits, owner=self._owner))
         if self._closed:
             self._dispose()
 

@@ -53,7 +53,10 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
 class SandboxInfo(msgspec.Struct, frozen=True, kw_only=True):
     backend: str
     image: str = ""
+    """The image's digest, or `host`."""
     limits: dict[str, float] = {}
+    network: str = ""
+    """`none`, or `host` where the task asked for it."""
 
 
 class TaskRegistered(Payload, frozen=True, kw_only=True):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
@@ -30,6 +30,13 @@ class Task(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     """Absolute paths at which the workspace is seen too, in an episode and by the verifier (`/app`)."""
     environment: dict[str, str] = {}
     """Variables of every command."""
+    image: str = ""
+    """The programs of its sandbox, as the backend names them: `SandboxSpec.image`."""
+    setup: list[str] = []
+    """Shell commands that run once over the image and the files, before any episode."""
+    setup_network: Literal["none", "host"] = "none"
+    network: Literal["none", "host"] = "none"
+    """Of its episodes. Verifiers have none."""
     terminal: str = "done"
     """Terminal predicate, by name in `tasks/terminal.py`."""
     limits: Limits = Limits()

@@ -17,6 +17,7 @@ import msgspec
 
 from artifacts.store import ArtifactStore
 from sandboxes.sandbox import Backend, Limits, Sandbox, SandboxSpec
+from sandboxes.wanted import spec_for
 from schemas.enums import ScoreStatus
 from schemas.errors import ArtifactError, HeadraceError, NotFoundError, SandboxError, UnavailableError
 from schemas.events import ArtifactRef, ScoreRecorded
@@ -147,10 +148,9 @@ class _Fresh:
         self._open: list[Sandbox] = []
 
     def submitted(self, submission: Submission, task: Task, readonly: Mapping[str, Path] | None = None) -> Sandbox:
-        files = task.files if submission.workspace is None else {}
-        return self.acquire(SandboxSpec(
-            workspace=submission.workspace, files=files, readonly=readonly or {}, aliases=task.aliases,
-            environment=task.environment, limits=LIMITS, owner=self.owner, lease_s=self.lease_s))
+        return self.acquire(spec_for(
+            task, submission.workspace, readonly=readonly, limits=LIMITS, owner=self.owner, lease_s=self.lease_s,
+            network="none"))
 
     def acquire(self, spec: SandboxSpec) -> Sandbox:
         sandbox = self.backend.acquire(spec)
