@@ -11,6 +11,7 @@ import pytest
 
 from artifacts.store import DirectoryStore
 from sandboxes import open_backend
+from sandboxes.docker_backend import DockerBackend
 from sandboxes.sandbox import Backend, Sandbox, SandboxSpec
 from schemas.errors import UnavailableError
 from schemas.settings import Settings
@@ -42,7 +43,10 @@ def open_here(name: str, home: Path, artifacts: DirectoryStore) -> Backend:
 def backend(request: pytest.FixtureRequest, tmp_path: Path, artifacts: DirectoryStore) -> Iterator[Backend]:
     if request.param == "docker":
         request.getfixturevalue("docker_engine")
-    opened = open_here(request.param, tmp_path / "home", artifacts)
+        # Opening by name would try a whole life each time: `test_docker_engine` does.
+        opened: Backend = DockerBackend(tmp_path / "home" / "sandboxes", artifacts)
+    else:
+        opened = open_here(request.param, tmp_path / "home", artifacts)
     yield opened
     opened.close()
 

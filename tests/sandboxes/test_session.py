@@ -10,25 +10,28 @@ import pytest
 
 from artifacts.store import DirectoryStore
 from sandboxes.bubblewrap import BubblewrapBackend
+from sandboxes.docker_backend import DockerBackend
 from sandboxes.process import ProcessBackend
-from sandboxes.sandbox import ExecResult, Limits, Sandbox, SandboxSpec, Session
+from sandboxes.sandbox import Backend, ExecResult, Limits, Sandbox, SandboxSpec, Session
 from schemas.errors import SandboxError, UnavailableError
 from tests.conftest import require_real
 
 
-@pytest.fixture(scope="module")
-def backend(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BubblewrapBackend]:
+@pytest.fixture(scope="module", params=[BubblewrapBackend, DockerBackend], ids=["bubblewrap", "docker"])
+def backend(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Backend]:
+    if request.param is DockerBackend:
+        request.getfixturevalue("docker_engine")
     folder = tmp_path_factory.mktemp("sessions")
     try:
-        made = BubblewrapBackend(folder / "state", DirectoryStore(folder / "artifacts"))
+        made = request.param(folder / "state", DirectoryStore(folder / "artifacts"))
     except UnavailableError as why:
-        require_real("bubblewrap", why.what)
+        require_real(request.param.name, why.what)
     yield made
     made.close()
 
 
 @pytest.fixture
-def sandbox(backend: BubblewrapBackend) -> Iterator[Sandbox]:
+def sandbox(backend: Backend) -> Iterator[Sandbox]:
     made = backend.acquire(SandboxSpec(files={"a.txt": b"content\n"}, environment={"GIVEN": "so"}))
     yield made
     made.close()
@@ -124,7 +127,7 @@ def test_a_session_killed_with_all_around_it_is_noticed(shell: Session) -> None:
     assert said(shell.run("echo again")) == (0, b"again\n")
 
 
-def test_output_and_memory_are_bounded(sandbox: Sandbox, backend: BubblewrapBackend) -> None:
+def test_output_and_memory_are_bounded(sandbox: Sandbox, backend: Backend) -> None:
     small = backend.acquire(SandboxSpec(limits=Limits(output_kb=8, memory_mb=64)))
     try:
         shell = small.session("shell")
@@ -140,7 +143,7 @@ def test_output_and_memory_are_bounded(sandbox: Sandbox, backend: BubblewrapBack
         small.close()
 
 
-def test_the_state_of_a_shell_goes_to_another_sandbox(backend: BubblewrapBackend, shell: Session) -> None:
+def test_the_state_of_a_shell_goes_to_another_sandbox(backend: Backend, shell: Session) -> None:
     shell.run("mkdir -p 'a b'; cd 'a b'; export Q=\"it's \\\"quoted\\\"\nand long\"")
     other = backend.acquire(SandboxSpec(files={"a b/x": b""}))
     try:
