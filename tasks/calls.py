@@ -1,4 +1,4 @@
-"""Tool calls written as Python: `f(a=1, b='x')`. Literals only; nothing is run."""
+"""Tool calls written as Python: `f(a=1, b='x')`. Literals only, JSON's `true`, `false`, `null` too; nothing is run."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ class PythonCall(NamedTuple):
 
 
 def parse_calls(text: str) -> list[PythonCall]:
-    """One call, or a list of calls. Raises ValueError with what is wrong."""
+    """One call, a list of calls, or one call a line. Raises ValueError with what is wrong."""
     if len(text) > TEXT_LIMIT:
         raise ValueError("too long")
     try:
-        body = ast.parse(text.strip(), mode="eval").body
-        nodes = body.elts if isinstance(body, ast.List | ast.Tuple) else [body]
+        lines = [line.value if isinstance(line, ast.Expr) else None for line in ast.parse(text.strip()).body]
+        nodes = lines[0].elts if len(lines) == 1 and isinstance(lines[0], ast.List | ast.Tuple) else lines
         return [_call(node) for node in nodes]
     except (SyntaxError, RecursionError, MemoryError) as wrong:
         raise ValueError(f"not a call ({wrong})") from None
 
 
-def _call(node: ast.expr) -> PythonCall:
+def _call(node: ast.expr | None) -> PythonCall:
     if not isinstance(node, ast.Call) or any(keyword.arg is None for keyword in node.keywords):
         raise ValueError("not a call with plain arguments")
     named = {str(keyword.arg): _literal(keyword.value) for keyword in node.keywords}
@@ -37,7 +37,14 @@ def _call(node: ast.expr) -> PythonCall:
 
 def _literal(node: ast.expr) -> Any:
     """As JSON would hold it: tuples are lists."""
-    return _listed(ast.literal_eval(node))
+    return _listed(ast.literal_eval(_Constants().visit(node)))
+
+
+class _Constants(ast.NodeTransformer):
+    def visit_Name(self, node: ast.Name) -> ast.expr:
+        """As JSON names them."""
+        known = {"true": True, "false": False, "null": None}
+        return ast.Constant(known[node.id]) if node.id in known else node
 
 
 def _listed(value: Any) -> Any:

@@ -24,12 +24,13 @@ from verifiers.digest import code_digest
 from verifiers.terminal import probes
 from verifiers.tools_match import ORDERS, TEXTS, fits, matched, same, topological
 from verifiers.tools_parse import Call, Malformed, of_answer, of_episode
-from verifiers.tools_schema import problem_of
+from verifiers.tools_schema import defaults_of, problem_of
+from verifiers.tools_wanted import fitted
 from verifiers.verifier import Context, Score
 
 MODULES = ("verifiers.tools_calls", "verifiers.tools_match", "verifiers.tools_parse", "verifiers.tools_schema",
-           "tasks.calls", "verifiers.terminal", "verifiers.terminal.probes", "verifiers.terminal.inside",
-           "verifiers.program")
+           "verifiers.tools_wanted", "tasks.calls", "verifiers.terminal", "verifiers.terminal.probes",
+           "verifiers.terminal.inside", "verifiers.program")
 
 
 class CallsHidden(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -107,13 +108,15 @@ def _turns(hidden: CallsHidden, submission: Submission) -> list[list[Call]]:
 
 
 def _judge(hidden: CallsHidden, turns: list[list[Call]]) -> tuple[dict[str, float], dict[str, Any]]:
-    schemas = {function["name"]: function.get("parameters", {}) for function in hidden.functions}
+    documented = {function["name"]: function.get("parameters", {}) for function in hidden.functions}
+    every = [want for turn in hidden.turns for want in turn]
+    schemas, overruled = fitted(documented, every, hidden.alternatives)
     wanted_count = found_count = extra_count = 0
     rows = []
     for wanted, raw in zip(hidden.turns, turns, strict=True):
         got = [_checked(call, schemas) for call in raw]
         counts = [call for call in got if _counts(hidden, call, schemas)]
-        matrix = [[_is(hidden, call, want) for call in counts] for want in wanted]
+        matrix = [[_is(hidden, call, want, schemas.get(call.name)) for call in counts] for want in wanted]
         places = matched(hidden.order, matrix, hidden.edges)
         found = sum(place is not None for place in places)
         wanted_count, found_count = wanted_count + len(wanted), found_count + found
@@ -123,7 +126,10 @@ def _judge(hidden: CallsHidden, turns: list[list[Call]]) -> tuple[dict[str, floa
                      "not_counted": len(got) - len(counts)})
     rate = found_count / wanted_count if wanted_count else 1.0
     calls = rate if hidden.reward == "rate" else float(found_count == wanted_count)
-    return {"calls": calls, "clean": hidden.extra_factor**extra_count}, {"turns": rows, "extra": extra_count}
+    evidence = {"turns": rows, "extra": extra_count}
+    if overruled:
+        evidence["schemas_overruled_by_wanted_calls"] = overruled
+    return {"calls": calls, "clean": hidden.extra_factor**extra_count}, evidence
 
 
 def _counts(hidden: CallsHidden, call: Call, schemas: Mapping[str, Any]) -> bool:
@@ -149,13 +155,18 @@ def _checked(call: Call, schemas: Mapping[str, Any]) -> Call:
     return msgspec.structs.replace(call, name=name, problem=problem)
 
 
-def _is(hidden: CallsHidden, call: Call, want: Mapping[str, Any]) -> bool:
+def _is(hidden: CallsHidden, call: Call, want: Mapping[str, Any], schema: Any) -> bool:
+    """An argument that is left out has the value that its schema gives as default."""
     if call.problem or call.name != want["name"]:
         return False
     text: Callable[[str], str] = TEXTS[hidden.text]
-    strict = set(hidden.exact_arguments)
+    strict, defaults = set(hidden.exact_arguments), defaults_of(schema)
     if hidden.alternatives:
-        return fits(call.arguments, want["arguments"], text)
-    return call.arguments.keys() == want["arguments"].keys() and all(
-        same(call.arguments[name], value, str if name in strict else text)
-        for name, value in want["arguments"].items())
+        given = {name: value for name, value in call.arguments.items()
+                 if name in want["arguments"] or name not in defaults or not same(value, defaults[name], text)}
+        return fits(given, want["arguments"], text) or fits(
+            {**{name: value for name, value in defaults.items() if name in want["arguments"]}, **given},
+            want["arguments"], text)
+    got, wanted = {**defaults, **call.arguments}, {**defaults, **want["arguments"]}
+    return got.keys() == wanted.keys() and all(
+        same(got[name], value, TEXTS["exact"] if name in strict else text) for name, value in wanted.items())

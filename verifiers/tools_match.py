@@ -1,14 +1,16 @@
 """Whether a call is the wanted one, and whether calls come in the wanted order.
 
 Values are compared as JSON: 1 equals 1.0, true is no number, 1.0 and "1" differ, the order of an object's keys does not
-count and that of a list does. Texts are compared as they are (`exact`), without regard to case (`fold`), or `loose`:
-also without regard to spaces and punctuation, but never so that two numbers become one (1.5 is not 15, -5 is not 5).
+count and that of a list does. Texts are compared as they read (`exact`: an accent may be a mark of its own), without
+regard to case and width (`fold`), or `loose`: also without regard to spaces and punctuation, but never so that two
+numbers become one (1.5 is not 15, -5 is not 5).
 """
 
 from __future__ import annotations
 
 import math
 import re
+import unicodedata
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -19,18 +21,26 @@ ABSENT = ""
 _Text = Callable[[str], str]
 
 
+def exact(text: str) -> str:
+    return text if text.isascii() else unicodedata.normalize("NFC", text)
+
+
+def fold(text: str) -> str:
+    return unicodedata.normalize("NFKC", text).casefold()
+
+
 def loose(text: str) -> str:
-    text = re.sub(r"\s+", " ", text.casefold()).replace("**", "^")
+    text = re.sub(r"\s+", " ", fold(text)).replace("**", "^")
     text = re.sub(r"(?<=\d)[ ,/_]+(?=\d)", "|", text)
     text = re.sub(r"[ ,/_'\"]", "", text)
     text = re.sub(r"(?<=\d)-(?=\d)", "|", text)
     return re.sub(r"-(?!\d)|\.(?!\d)", "", text)
 
 
-TEXTS: Mapping[str, _Text] = {"exact": str, "fold": str.casefold, "loose": loose}
+TEXTS: Mapping[str, _Text] = {"exact": exact, "fold": fold, "loose": loose}
 
 
-def same(got: Any, want: Any, text: _Text = str) -> bool:
+def same(got: Any, want: Any, text: _Text = exact) -> bool:
     """Whether two JSON values are equal."""
     if isinstance(got, bool) or isinstance(want, bool):
         return got is want

@@ -2,15 +2,18 @@
 
     [{"name": "f", "arguments": {...}}, ...]      arguments may be JSON in a text
     [{"f": {...}}, ...]                           as answers of BFCL are written
-    [f(a=1), g()]                                 Python, literals only
+    [f(a=1), g()]                                 Python, literals only; or one call a line
     items of a Responses API, or messages of a chat: calls with ids, and their results
+    <tool_call>{"name": "f", "arguments": {...}}</tool_call> ...
 
-A list of lists is one list of calls a turn. What is none of these raises Malformed: it is the policy's doing.
+Arguments may be called `parameters` or `input`. One fence of Markdown around all of it is taken off. A list of lists is
+one list of calls a turn. What is none of these raises Malformed: it is the policy's doing.
 """
 
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from typing import Any
 
@@ -22,6 +25,9 @@ from tasks.task import Submission
 
 TEXT_LIMIT = 1 << 20
 CALLS_LIMIT = 500
+_FENCE = re.compile(r"\s*```\w*\s*\n(.*?)\n?```\s*", re.DOTALL)
+_TAGGED = re.compile(r"\s*<tool_call>(.*?)</tool_call>\s*", re.DOTALL)
+_NAMES = ("arguments", "parameters", "input")
 
 
 class Malformed(Exception):
@@ -45,6 +51,7 @@ def of_answer(text: str | None, functions: Functions) -> list[list[Call]]:
         raise Malformed("no calls were handed in")
     if len(text) > TEXT_LIMIT:
         raise Malformed(f"longer than {TEXT_LIMIT} characters")
+    text = _bare(text)
     try:
         value = json.loads(text, object_pairs_hook=_once, parse_constant=_constant)
     except (ValueError, RecursionError) as wrong:
@@ -55,6 +62,15 @@ def of_answer(text: str | None, functions: Functions) -> list[list[Call]]:
     if sum(map(len, turns)) > CALLS_LIMIT:
         raise Malformed(f"more than {CALLS_LIMIT} calls")
     return turns
+
+
+def _bare(text: str) -> str:
+    """Without the fence around it; calls in tags as a list."""
+    if text.count("```") == 2 and (fenced := _FENCE.fullmatch(text)):
+        text = fenced[1]
+    if "<tool_call>" in text and not _TAGGED.sub("", text).strip():
+        text = f"[{', '.join(_TAGGED.findall(text))}]"
+    return text
 
 
 def of_episode(submission: Submission, ignored: tuple[str, ...] = ("done",)) -> list[Call]:
@@ -129,7 +145,7 @@ def _raw_calls(item: dict[str, Any]) -> list[tuple[dict[str, Any], str | None]]:
     if _result_id(item) is not None or item.get("type") in ("message", "reasoning"):
         return []
     if "role" in item:
-        given = item.get("tool_calls") or []
+        given = item.get("tool_calls") or ([item["function_call"]] if item.get("function_call") else [])
         if not isinstance(given, list) or not all(isinstance(call, dict) for call in given):
             raise Malformed("tool_calls is no list of calls")
         return [(call, str(call["id"]) if "id" in call else None) for call in given]
@@ -137,10 +153,11 @@ def _raw_calls(item: dict[str, Any]) -> list[tuple[dict[str, Any], str | None]]:
 
 
 def _call(raw: dict[str, Any]) -> Call:
+    arguments: Any
     inner = raw.get("function")
     given = inner if isinstance(inner, dict) else raw
     if isinstance(given.get("name"), str):
-        name, arguments = given["name"], given.get("arguments", {})
+        name, arguments = given["name"], next((given[key] for key in _NAMES if key in given), {})
     elif len(given) == 1:
         (name, arguments), = given.items()
     else:
@@ -150,6 +167,8 @@ def _call(raw: dict[str, Any]) -> Call:
             arguments = json.loads(arguments or "{}", object_pairs_hook=_once, parse_constant=_constant)
         except (ValueError, RecursionError) as wrong:
             return Call(name=name, arguments={}, problem=f"its arguments are not JSON ({wrong})")
+    if arguments is None:
+        arguments = {}
     if not isinstance(arguments, dict):
         return Call(name=name, arguments={}, problem="its arguments are no object")
     return Call(name=name, arguments=arguments)

@@ -12,6 +12,12 @@ from verifiers.tools_match import same
 DEPTH_LIMIT = 50
 
 
+def defaults_of(schema: Any) -> dict[str, Any]:
+    """The arguments that a call has without naming them."""
+    properties = schema.get("properties", {}) if isinstance(schema, Mapping) else {}
+    return {name: one["default"] for name, one in properties.items() if isinstance(one, Mapping) and "default" in one}
+
+
 def problem_of(value: Any, schema: Any, path: str = "$", depth: int = 0) -> str | None:
     """None if `value` fits; else one sentence with a JSON path."""
     if schema is True or not schema:
@@ -20,6 +26,8 @@ def problem_of(value: Any, schema: Any, path: str = "$", depth: int = 0) -> str 
         return f"{path} is nested too deep"
     kinds = schema.get("type", [])
     kinds = [kinds] if isinstance(kinds, str) else kinds
+    if value is None and schema.get("nullable") is True:
+        return None
     if kinds and not any(_is(value, kind) for kind in kinds):
         return f"{path} must be {' or '.join(kinds)}, not {type(value).__name__}"
     if "enum" in schema and not any(same(value, item) for item in schema["enum"]):
@@ -83,8 +91,11 @@ def _array(value: list[Any], schema: Mapping[str, Any], path: str, depth: int) -
         return f"{path} has {len(value)} items, not {least} to {most}"
     if schema.get("uniqueItems") and any(same(a, b) for at, a in enumerate(value) for b in value[:at]):
         return f"{path} has an item twice"
+    first = schema.get("prefixItems") or (schema["items"] if isinstance(schema.get("items"), list) else [])
+    rest = True if isinstance(schema.get("items"), list) else schema.get("items", True)
     for index, item in enumerate(value):
-        if problem := problem_of(item, schema.get("items", True), f"{path}[{index}]", depth + 1):
+        one = first[index] if index < len(first) else rest
+        if problem := problem_of(item, one, f"{path}[{index}]", depth + 1):
             return problem
     return None
 

@@ -1,5 +1,6 @@
-"""BFCL: `NAME.jsonl` with questions and functions, beside it `NAME.answers.jsonl` with the accepted calls; or a folder
-of such files. Simple, multiple and parallel questions, and those of several turns.
+"""BFCL: `NAME.jsonl` with questions and functions, beside it `NAME.answers.jsonl` with the accepted calls; or as the
+package has them, `NAME.json` beside `possible_answer/NAME.json`; or a folder of such files. Simple, multiple and
+parallel questions, those of several turns, and those that no function answers (`irrelevance`, without answers).
 
 Calls are handed in as the answer, and compared as verifiers.tools_calls says: alternatives for each argument, at any
 depth. In questions of several turns the wanted calls of each turn must come in their order; the state of the simulated
@@ -9,6 +10,7 @@ services is not computed, so another way to the same state is not paid.
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +25,9 @@ HINT = "a BFCL file NAME.jsonl has its answers beside it in NAME.answers.jsonl, 
 _TYPES = {"dict": "object", "float": "number", "tuple": "array", "double": "number", "long": "integer",
           "byte": "integer", "short": "integer", "char": "string", "String": "string", "Boolean": "boolean"}
 _ANY = ("any", "Any")
+ANSWERS, DOCS = "possible_answer", "multi_turn_func_doc"
+"""Folders of the package."""
+_IRRELEVANT = "irrelevance"
 CLASSES = {"GorillaFileSystem": "gorilla_file_system", "TwitterAPI": "posting_api", "PostingAPI": "posting_api",
            "MathAPI": "math_api", "MessageAPI": "message_api", "TicketAPI": "ticket_api",
            "VehicleControlAPI": "vehicle_control", "TradingBot": "trading_bot", "TravelAPI": "travel_booking"}
@@ -33,7 +38,7 @@ PROTOCOL = ('Hand in the calls, without making them, by one turn {"tool": "done"
 def load(path: str | Path) -> list[Task]:
     """All tasks; the first line that is broken stops the import."""
     path = Path(path)
-    files = sorted(file for file in path.glob("*.jsonl") if ".answers." not in file.name) if path.is_dir() else [path]
+    files = _files(path) if path.is_dir() else [path]
     tasks: dict[str, Task] = {}
     for file in files:
         for task in _load(file):
@@ -45,11 +50,27 @@ def load(path: str | Path) -> list[Task]:
     return list(tasks.values())
 
 
+def _files(folder: Path) -> list[Path]:
+    """Those that have answers, or need none."""
+    return sorted([file for file in folder.glob("*.jsonl") if ".answers." not in file.name]
+                  + [file for file in folder.glob("*.json") if (folder / ANSWERS / file.name).is_file()
+                     or (_IRRELEVANT in file.name and (folder / ANSWERS).is_dir())])
+
+
+def _answers_of(file: Path) -> Path:
+    beside = file.parent / ANSWERS / file.name
+    return beside if beside.is_file() else file.with_suffix(".answers.jsonl")
+
+
 def _load(file: Path) -> list[Task]:
-    answers = {row.get("id"): (where, row) for where, row in rows(file.with_suffix(".answers.jsonl"), HINT)}
+    given = _answers_of(file)
+    none = _IRRELEVANT in file.name and not given.is_file()
+    answers = {} if none else {row.get("id"): (where, row) for where, row in rows(given, HINT)}
     tasks = []
     for where, row in rows(file, HINT):
         name = row.get("id")
+        if none and isinstance(name, str):
+            answers[name] = (where, {"ground_truth": []})
         if not isinstance(name, str) or name not in answers:
             raise TaskError("this question has no answer", where=f"{where} $.id", value=name, hint=HINT)
         place, answer = answers[name]
@@ -63,16 +84,17 @@ def _task(name: str, row: dict[str, Any], truth: Any, where: str, place: str, fo
     except (KeyError, TypeError):
         raise TaskError("the question is no list of turns of messages", where=f"{where} $.question",
                         hint=HINT) from None
-    if not isinstance(truth, list) or not truth:
+    if not isinstance(truth, list) or not (truth or _IRRELEVANT in name):
         raise TaskError("the answer has no calls", where=f"{place} $.ground_truth", value=truth, hint=HINT)
-    several = isinstance(truth[0], list)
+    several = bool(truth) and isinstance(truth[0], list)
     functions = _functions(row, where, folder)
     wanted = _turns(truth, functions, place) if several else [_alternatives(truth, place)]
     if len(wanted) != (len(messages) if several else 1):
         raise TaskError("question and answer have different numbers of turns", where=place, value=len(wanted),
                         hint=HINT)
     rule = {"order": "subsequence"} if several else {"order": "set", "alternatives": True, "extra_factor": 0.0}
-    calls = wanted if several else [[_first(call) for call in wanted[0]]]
+    required = {one["name"]: one["parameters"].get("required", []) for one in functions}
+    calls = wanted if several else [[_first(call, required.get(call["name"], [])) for call in wanted[0]]]
     return Task(
         task_id=name, kind="tools", set=SET, verifier="calls", tools=["done"], expected_duration_s=0.2,
         prompt=_prompt(messages, functions, several),
@@ -88,9 +110,11 @@ def _functions(row: dict[str, Any], where: str, folder: Path) -> list[dict[str, 
             if name not in CLASSES:
                 raise TaskError("a class of functions is not known", where=f"{where} $.involved_classes", value=name,
                                 hint=f"known: {', '.join(CLASSES)}")
-            given += [function for _, function in rows(folder / f"{CLASSES[name]}.json", HINT)]
+            docs = folder / DOCS if (folder / DOCS).is_dir() else folder
+            given += [function for _, function in rows(docs / f"{CLASSES[name]}.json", HINT)]
         given = [one for one in given if one.get("name") not in (row.get("excluded_function") or [])]
-    if not isinstance(given, list) or not given or not all(
+    relevant = _IRRELEVANT not in str(row.get("id"))
+    if not isinstance(given, list) or (relevant and not given) or not all(
             isinstance(one, dict) and isinstance(one.get("name"), str) for one in given):
         raise TaskError("there are no functions", where=f"{where} $.function", hint=HINT)
     return [{"name": one["name"], "description": str(one.get("description", "")),
@@ -101,7 +125,7 @@ def _schema(given: Any) -> Any:
     """A JSON schema of BFCL's own names of types."""
     if not isinstance(given, dict):
         return {}
-    schema = {key: value for key, value in given.items() if key in ("description", "enum", "required")}
+    schema = {key: value for key, value in given.items() if key in ("description", "enum", "required", "default")}
     kind = given.get("type")
     if isinstance(kind, str) and kind not in _ANY:
         schema["type"] = _TYPES.get(kind, kind)
@@ -122,7 +146,8 @@ def _alternatives(truth: list[Any], place: str) -> list[dict[str, Any]]:
         if not isinstance(arguments, dict) or not all(isinstance(options, list) for options in arguments.values()):
             raise TaskError("an argument has no list of accepted values", where=f"{place} $.ground_truth",
                             value=arguments, hint=HINT)
-        wanted.append({"name": name, "arguments": arguments})
+        # No accepted value at all stands for the empty list.
+        wanted.append({"name": name, "arguments": {key: options or [[], ""] for key, options in arguments.items()}})
     return wanted
 
 
@@ -142,13 +167,15 @@ def _turns(truth: list[Any], functions: list[dict[str, Any]], place: str) -> lis
     return turns
 
 
-def _first(call: dict[str, Any]) -> dict[str, Any]:
-    return {"name": call["name"], "arguments": first_values(call["arguments"])}
+def _first(call: dict[str, Any], required: list[str]) -> dict[str, Any]:
+    return {"name": call["name"], "arguments": first_values(call["arguments"], required)}
 
 
-def first_values(arguments: dict[str, list[Any]]) -> dict[str, Any]:
-    """The first accepted value of each argument that has one besides being left out."""
-    return {name: _plain(options[0]) for name, options in arguments.items() if options and options[0] != ""}
+def first_values(arguments: dict[str, list[Any]], required: Sequence[str] = ()) -> dict[str, Any]:
+    """The first accepted value of each argument, where that is not that it may be left out and it may."""
+    chosen = {name: [option for option in options if option != "" or name not in required] or options
+              for name, options in arguments.items()}
+    return {name: _plain(options[0]) for name, options in chosen.items() if options and options[0] != ""}
 
 
 def _plain(option: Any) -> Any:

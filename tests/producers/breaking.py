@@ -22,6 +22,9 @@ class Breaking:
             raise SandboxError("cannot start", kind="broken_acquire")
         return _Sandbox(self, self.inner.acquire(spec))
 
+    def identify(self, image: str) -> str:
+        return self.inner.identify(image)
+
     def reap(self) -> int:
         return self.inner.reap()
 

@@ -54,6 +54,9 @@ class Breaking:
             raise SandboxError("no sandbox to be had", kind="sandbox_start")
         return self._backend.acquire(spec)
 
+    def identify(self, image: str) -> str:
+        return self._backend.identify(image)
+
     def reap(self) -> int:
         return self._backend.reap()
 
