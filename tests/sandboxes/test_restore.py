@@ -155,18 +155,20 @@ def test_modes_are_exact(mode: int, work: Path, back: Path, artifacts: Directory
     (work / "d" / "in").write_bytes(b"in")
     for path in (work / "f", work / "d"):
         path.chmod(mode)
+    owner = (65534, 65534) if os.geteuid() == 0 else (os.geteuid(), os.getegid())
     before = os.umask(0o077)
     try:
         name = taken(work, artifacts)
         restored(name, artifacts, back)
         other = back.with_name("other")
-        restore(load(name, artifacts), artifacts.get, other, (os.geteuid(), os.getegid()))
+        restore(load(name, artifacts), artifacts.get, other, owner)
     finally:
         os.umask(before)
     for folder in (back, other):
         assert mode_of(folder / "f") == mode
         assert mode_of(folder / "d") == mode
         assert (folder / "d" / "in").read_bytes() == b"in"
+    assert [(found.st_uid, found.st_gid) for found in map(os.lstat, (other, other / "f", other / "d"))] == [owner] * 3
 
 
 def test_what_an_ordinary_user_may_not_write_to_or_read(ordinary_folder: Path) -> None:
@@ -174,15 +176,16 @@ def test_what_an_ordinary_user_may_not_write_to_or_read(ordinary_folder: Path) -
     work, back = ordinary_folder / "work", ordinary_folder / "back"
     artifacts = DirectoryStore(ordinary_folder / "store")
     (work / "a" / "b").mkdir(parents=True)
-    for name, mode in (("read", 0o400), ("shut", 0), ("write", 0o200)):
+    for name, mode in (("read", 0o400), ("none", 0), ("write", 0o200)):
         (work / "a" / name).write_bytes(name.encode() * 3000)
         (work / name).hardlink_to(work / "a" / name)
         with contextlib.suppress(OSError):  # where the file system has attributes
             os.setxattr(work / name, "user.key", name.encode())
         (work / name).chmod(mode)
     (work / "a" / "b" / "f").write_bytes(b"f")
-    (work / "a" / "b").chmod(0o555)
-    (work / "a").chmod(0o555)
+    (work / "shut" / "in" / "inner").mkdir(parents=True)
+    for path, mode in (("a/b", 0o555), ("a", 0o555), ("shut/in", 0), ("shut", 0)):
+        (work / path).chmod(mode)
     again(work, artifacts, back)
     assert (mode_of(back / "a"), mode_of(back / "a" / "b")) == (0o555, 0o555)
 
@@ -304,7 +307,7 @@ BLOCK = bytes.fromhex(digest(b"x").removeprefix(DIGEST_PREFIX))
     ([ROOT], [Attribute(b"", b"user.a\0", b"x")], RICH_FORMAT),
     ([ROOT], [Attribute(b"", b"user.a", b"x"), Attribute(b"", b"user.a", b"y")], RICH_FORMAT),
     ([ROOT, Entry(b"l", "l", 0o777, 4, b"/etc")], [Attribute(b"l", b"user.a", b"x")], RICH_FORMAT),
-    ([ROOT], [Attribute(b"", b"user.%d" % number, bytes(1 << 20)) for number in range(17)], RICH_FORMAT),
+    ([ROOT], [Attribute(b"", b"user.%02d" % number, bytes(1 << 20)) for number in range(17)], RICH_FORMAT),
     ([ROOT, *[Entry(b"/".join([b"d"] * depth), "d", 0o755) for depth in range(1, 203)]], [], RICH_FORMAT),
 ], ids=lambda value: "" if isinstance(value, str) else None)
 def test_what_no_capture_could_have_written_is_refused(
