@@ -78,13 +78,14 @@ class Agent:
         return run
 
     def say(self, kind: str, message: bytes, deadline_s: float, complete: Callable[[bytes], bool],
-            code: Callable[[bytes], int]) -> Run:
-        """One call of a session that was begun: `complete` tells when all of its answer is there."""
+            code: Callable[[bytes], int | None]) -> Run:
+        """One call of a session that was begun: `complete` tells when all of its answer is there, `code` what it means;
+        null for what is no answer, which ends like a process that died."""
         return self._converse(self.sessions[kind], message, deadline_s, complete, code,
                               lambda: self._lives(self.started[kind]))
 
     def _converse(self, control: Control, message: bytes, deadline_s: float, complete: Callable[[bytes], bool],
-                  code: Callable[[bytes], int], alive: Callable[[], bool] | None = None) -> Run:
+                  code: Callable[[bytes], int | None], alive: Callable[[], bool] | None = None) -> Run:
         started = time.monotonic()
         deadline = started + deadline_s
         # A command that runs as our own user may have changed the modes; the next one opens these anew.
@@ -95,7 +96,8 @@ class Agent:
         if not control.send(message, deadline):
             return Run(None, "died", out, err, started)
         cause = self._follow(control, out, err, deadline, complete, alive)
-        return Run(None if cause else code(control.answer), cause, out, err, started)
+        found = None if cause else code(control.answer)
+        return Run(found, cause or ("died" if found is None else ""), out, err, started)
 
     def _follow(self, control: Control, out: Stream, err: Stream, deadline: float,
                 complete: Callable[[bytes], bool], alive: Callable[[], bool] | None) -> str:

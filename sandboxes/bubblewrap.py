@@ -11,7 +11,7 @@ import threading
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from artifacts.store import ArtifactStore
 from sandboxes import reaper, script
@@ -33,6 +33,13 @@ CAPABILITIES = frozenset({"aliases", "deadline", "files", "host_network", "image
                           "output_limit", "processes", "readonly", "session", "setup", "snapshot"})
 _DESCRIPTORS = 5 + len(script.SESSIONS)
 _SIGKILLED = 128 + 9
+
+
+class Met(NamedTuple):
+    """How often a limit was met: processes killed for memory, processes refused."""
+
+    oom: int
+    pids: int
 
 
 class BubblewrapBackend:
@@ -186,7 +193,7 @@ class BubblewrapSandbox:
         self._closed = self._broken = False
         self._agent: Agent | None = None
         self._workspace = -1
-        self._oom_kills = 0
+        self._counted = Met(0, 0)
         try:
             self._boot(channel.answer())
         except BaseException:
@@ -215,17 +222,17 @@ class BubblewrapSandbox:
             run = dialogue.say(agent, text, deadline_s)
             if run.cause == "died":  # Killed by what it ran: that is the command's doing.
                 self._kill(agent, run)
-                return _result(run, self._ran_out_of_memory())
+                return _result(run, self._limits_met())
             return self._ended(agent, run, "")
 
     def _ended(self, agent: Agent, run: Run, died: str) -> ExecResult:
         if run.cause:
             self._kill(agent, run)
-        oom = self._ran_out_of_memory()
-        if run.cause == "died" and not oom:
+        met = self._limits_met()
+        if run.cause == "died" and not any(met):  # An agent that had no memory or no process left is no broken one.
             self._broken = True
             raise SandboxError(f"the sandbox broke: {died}", value=self.id)
-        return _result(run, oom)
+        return _result(run, met)
 
     def read(self, path: str, limit_bytes: int = 16 << 20) -> bytes:
         with self._busy:
@@ -296,11 +303,14 @@ class BubblewrapSandbox:
         agent.close()
         self._agent = None
 
-    def _ran_out_of_memory(self) -> bool:
-        parents = self._backend.parents
-        kills = cgroups.oom_kills(parents, self._channel.name) if parents else 0
-        more, self._oom_kills = kills > self._oom_kills, kills
-        return more
+    def _limits_met(self) -> Met:
+        """What has been met since this was asked last."""
+        parents, name = self._backend.parents, self._channel.name
+        if not parents:
+            return self._counted
+        before, now = self._counted, Met(cgroups.oom_kills(parents, name), cgroups.refused_forks(parents, name))
+        self._counted = now
+        return Met(now.oom - before.oom, now.pids - before.pids)
 
     def _release(self) -> None:
         if self._agent is not None:
@@ -332,10 +342,11 @@ class BubblewrapSession:
         return self._sandbox.converse(self._dialogue, text, deadline_s)
 
 
-def _result(run: Run, oom: bool) -> ExecResult:
-    killed = oom and run.exit_code == _SIGKILLED
+def _result(run: Run, met: Met) -> ExecResult:
+    killed = met.oom and run.exit_code == _SIGKILLED
     return ExecResult(
         exit_code=None if killed else run.exit_code, stdout=run.stdout.kept, stderr=run.stderr.kept,
         stdout_bytes=run.stdout.count, stderr_bytes=run.stderr.count,
-        truncated=run.stdout.truncated or run.stderr.truncated, timed_out=run.cause == "timed_out", oom=oom,
-        output_limit=run.cause == "output_limit", duration_s=time.monotonic() - run.started)
+        truncated=run.stdout.truncated or run.stderr.truncated, timed_out=run.cause == "timed_out",
+        oom=bool(met.oom), pids_limit=bool(met.pids), output_limit=run.cause == "output_limit",
+        duration_s=time.monotonic() - run.started)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import select
 import time
@@ -19,6 +20,10 @@ class Control:
         os.set_blocking(descriptor, False)
 
     def forget(self) -> None:
+        """Also what has come unasked: it answers nothing that will be said."""
+        with contextlib.suppress(OSError):
+            while os.read(self.descriptor, 1 << 16):
+                pass
         self.answer = b""
 
     def receive(self) -> bool:

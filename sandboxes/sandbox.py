@@ -90,6 +90,8 @@ class ExecResult(msgspec.Struct, frozen=True, kw_only=True):
     timed_out: bool = False
     oom: bool = False
     output_limit: bool = False
+    pids_limit: bool = False
+    """The limit of processes refused one. Told where a cgroup counts them: capability `pids`."""
     duration_s: float = 0.0
 
 

@@ -16,6 +16,7 @@ from sandboxes.workspace import INSIDE
 
 READY = b"ready\n"
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
+_EXIT_CODE = re.compile(rb"[0-9]{1,3}\n\Z")
 _PLAIN = re.compile(rb"[A-Za-z0-9_@%+:,./-]+\Z")
 # Nothing but process 1 is left when `kill` finds nobody; the subshell makes it reap the dead.
 _SWEEP = b"while kill -9 -1;do (:);done;"
@@ -49,6 +50,15 @@ def refusal(argv: Sequence[str], cwd: str, environment: Mapping[str, str]) -> Ex
 def refused(code: int, message: str) -> ExecResult:
     raw = message.encode(errors="surrogateescape")
     return ExecResult(exit_code=code, stderr=raw, stderr_bytes=len(raw))
+
+
+def exit_code(line: bytes, number: int | None = None) -> int | None:
+    """What a line says that a session's process wrote about the call of that number; null if none did."""
+    if number is not None:
+        said, _, line = line.partition(b" ")
+        if said != b"%d" % number:
+            return None
+    return int(line) if _EXIT_CODE.match(line) and int(line) < 256 else None
 
 
 def is_name(text: str) -> bool:
@@ -130,7 +140,8 @@ def alive(pid: int) -> bytes:
     return b"kill -0 %d;echo $? >&0\n" % pid
 
 
-def shell_call(text: bytes) -> bytes:
-    """Runs `text` in the shell of a session; answers with the exit code, the working directory and what is exported."""
+def shell_call(text: bytes, number: int) -> bytes:
+    """Runs `text` in the shell of a session; answers with the call's number and exit code, the working directory and
+    what is exported."""
     return (b"command eval " + quote(text) + b" </dev/null >/proc/self/fd/3 2>/proc/self/fd/4 " + _CLOSE
-            + b";printf '%s\\n' $? >&0;{ printf '%s\\0' \"$PWD\";export -p;printf '\\0';} >&0\n")
+            + b";echo %d $? >&0;{ printf '%%s\\0' \"$PWD\";export -p;printf '\\0';} >&0\n" % number)

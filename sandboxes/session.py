@@ -16,6 +16,7 @@ from typing import Literal
 
 from sandboxes import script
 from sandboxes.agent import Agent, Run
+from sandboxes.control import ANSWER_BYTES
 
 Kind = Literal["shell", "python"]
 Answering = Callable[["Dialogue", float], Run]
@@ -31,6 +32,8 @@ class Dialogue:
     def __init__(self, kind: Kind, state: bytes = b"") -> None:
         self.kind, self.state = kind, state
         self.lives = 0
+        self._calls = 0
+        """Of the process that is there: an answer to any but the last was not taken when it was due."""
         self._agent: Agent | None = None
 
     def begin(self, agent: Agent) -> Run | None:
@@ -42,6 +45,7 @@ class Dialogue:
         if begun.cause:
             return begun
         self._agent = agent
+        self._calls = 0
         self.lives += 1
         if self.kind == "shell" and self.state:
             brought = self.say(agent, self.state.decode(errors="surrogateescape"), BEGIN_S)
@@ -49,27 +53,31 @@ class Dialogue:
         return None
 
     def say(self, agent: Agent, text: str, deadline_s: float) -> Run:
+        """What runs in a session can reach its stream: an answer that is none of ours is the end of the session."""
         raw = os.fsencode(text)
+        self._calls += 1
         if self.kind == "shell":
-            run = agent.say(self.kind, script.shell_call(raw), deadline_s, _shell_complete, self._shell_code)
-        else:
-            message = _LENGTH.pack(len(raw)) + raw
-            run = agent.say(self.kind, message, deadline_s, _line_complete, self._line_code)
-        return run
+            call = script.shell_call(raw, self._calls)
+            return agent.say(self.kind, call, deadline_s, _shell_complete, self._shell_code)
+        return agent.say(self.kind, _LENGTH.pack(len(raw)) + raw, deadline_s, _line_complete, self._line_code)
 
-    def _line_code(self, answer: bytes) -> int:
+    def _line_code(self, answer: bytes) -> int | None:
         before, ended, last = answer.partition(script.ENDED)
         if ended:
             self._ended()
-        return int(last or before)
+            return script.exit_code(last)
+        return script.exit_code(before, self._calls)
 
-    def _shell_code(self, answer: bytes) -> int:
+    def _shell_code(self, answer: bytes) -> int | None:
         if script.ENDED in answer:
             return self._line_code(answer)
         code, _, rest = answer.partition(b"\n")
-        folder, exports, _ = rest.split(b"\0")
-        self.state = b"cd -- " + script.quote(folder) + b" 2>/dev/null\n" + exports
-        return int(code)
+        folder, exports, more = (*rest.split(b"\0", 2), b"")[:3]
+        if more or (found := script.exit_code(code + b"\n", self._calls)) is None:
+            return None
+        if len(answer) < ANSWER_BYTES:  # else its middle is missing
+            self.state = b"cd -- " + script.quote(folder) + b" 2>/dev/null\n" + exports
+        return found
 
     def _ended(self) -> None:
         """The process has said that it ends: the next call starts another."""
@@ -84,4 +92,4 @@ def _line_complete(answer: bytes) -> bool:
 def _shell_complete(answer: bytes) -> bool:
     if script.ENDED in answer:
         return answer.endswith(b"\n")
-    return answer.endswith(b"\0") and answer.count(b"\0") == 2
+    return answer.endswith(b"\0") and answer.count(b"\0") >= 2

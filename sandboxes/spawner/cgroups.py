@@ -130,7 +130,16 @@ def remove_all(parents: Parents) -> None:
 
 def oom_kills(parents: Parents, name: str) -> int:
     """How many processes of this sandbox the memory limit has killed."""
-    path = f"{parents.memory}/{name}/" + ("memory.events" if parents.version == 2 else "memory.oom_control")
+    file = "memory.events" if parents.version == 2 else "memory.oom_control"
+    return _count(f"{parents.memory}/{name}/{file}", b"oom_kill ")
+
+
+def refused_forks(parents: Parents, name: str) -> int:
+    """How often the limit of processes has refused one."""
+    return _count(f"{parents.pids}/{name}/pids.events", b"max ")
+
+
+def _count(path: str, key: bytes) -> int:
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
@@ -139,7 +148,7 @@ def oom_kills(parents: Parents, name: str) -> int:
         text = os.read(descriptor, 4096)
     finally:
         os.close(descriptor)
-    return next((int(line.split()[1]) for line in text.splitlines() if line.startswith(b"oom_kill ")), 0)
+    return next((int(line[len(key):]) for line in text.splitlines() if line.startswith(key)), 0)
 
 
 def _write(path: str, text: str) -> None:

@@ -1,6 +1,7 @@
 """Runs inside a sandbox: a Python that executes one piece of code after the other in one namespace.
 
-Descriptor 0 is the stream to the owner: a length (4 bytes, little-endian) and the code; the answer is a line, 0 or 1.
+Descriptor 0 is the stream to the owner: a length (4 bytes, little-endian) and the code; the answer is a line with the
+number of the call, and 0 or 1.
 Output goes to the pipes 3 and 4. Like the interactive interpreter it shows the value of a last expression.
 Where descriptor 0 goes one way only (`framed`), two messages name the marks between which answers stand in pipe 3, and
 the first of which ends what was written to pipe 4.
@@ -8,6 +9,7 @@ the first of which ends what was written to pipe 4.
 
 import ast
 import contextlib
+import itertools
 import os
 import struct
 import sys
@@ -55,7 +57,8 @@ def execute(text: str, names: dict[str, object]) -> int:
 def main() -> None:
     link = os.dup(0)
     ends = [(link, b"", b"\n")]
-    if sys.argv[1:] == ["framed"]:
+    framed = sys.argv[1:] == ["framed"]
+    if framed:
         del sys.argv[1:]
         begin, end = message(link), message(link)
         ends = [(os.dup(4), begin, b""), (os.dup(3), begin, b"\n" + end)]
@@ -66,13 +69,14 @@ def main() -> None:
     sys.path.insert(0, "")
     module = type(sys)("__main__")
     sys.modules["__main__"] = module
-    while True:
+    for number in itertools.count(1):
         code = execute(message(link).decode("utf-8", "surrogateescape"), module.__dict__)
         for stream in (sys.stdout, sys.stderr):
             with contextlib.suppress(OSError, ValueError):
                 stream.flush()
+        answer = b"%d" % code if framed else b"%d %d" % (number, code)
         for descriptor, before, after in ends:
-            os.write(descriptor, before + (b"%d" % code if after else b"") + after)
+            os.write(descriptor, before + (answer if after else b"") + after)
 
 
 main()
