@@ -114,10 +114,11 @@ def test_accepted_calls_outrank_the_documentation(report: str, documented: Any, 
     assert reward(call(**wanted), documented, [call(**answer, more=1)], alternatives=True) == 0.0
 
 
+AREA = {"name": "area", "parameters": {"type": "dict", "required": ["base", "none"], "properties": {
+    "base": {"type": "integer"}, "class": {"type": "string"}, "none": {"type": "array"}}}}
 PACKAGE: dict[str, list[dict[str, Any]]] = {
     "BFCL_v4_simple_python.json": [
-        {"id": "simple_0", "question": [[{"role": "user", "content": "area?"}]], "function": [{"name": "area", "parameters": {"type": "dict", "properties": {
-            "base": {"type": "integer"}, "class": {"type": "string"}, "none": {"type": "array"}}, "required": ["base", "none"]}}]}],
+        {"id": "simple_0", "question": [[{"role": "user", "content": "area?"}]], "function": [AREA]}],
     "possible_answer/BFCL_v4_simple_python.json": [
         {"id": "simple_0", "ground_truth": [{"area": {"base": ["", 10], "class": ["a", ""], "none": []}}]}],
     "BFCL_v4_irrelevance.json": [
