@@ -8,6 +8,7 @@ command -v bwrap >/dev/null || missing+=(bubblewrap)
 python3 -c 'import venv, ensurepip' 2>/dev/null || missing+=(python3-venv)
 if [ "${HEADRACE_REQUIRE_REAL:-}" = 1 ]; then
     command -v openscad >/dev/null || missing+=(openscad)
+    command -v dockerd >/dev/null || missing+=(docker.io)
 fi
 if [ "${1:-}" = kafka ] || [ "${HEADRACE_REQUIRE_REAL:-}" = 1 ]; then
     command -v java >/dev/null || missing+=(openjdk-17-jre-headless)

@@ -20,7 +20,7 @@ def add_sandbox(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--sandbox",
         metavar="BACKEND",
-        help="bubblewrap (default), or process: no isolation, for machines without bubblewrap",
+        help="bubblewrap (default), docker, or process: no isolation, for machines with neither",
     )
 
 

@@ -65,14 +65,14 @@ class DockerBackend:
 
     def identify(self, image: str) -> str:
         """What events call an image. Raises SandboxError (kind `image`)."""
-        return self._view(image).image if image else HOST
+        return self.view(image).image if image else HOST
 
     def acquire(self, spec: SandboxSpec) -> DockerSandbox:
         require(spec, self.name, self.capabilities)
         for key, value in spec.environment.items():
             if not docker_script.is_plain(key, value):
                 raise SandboxError("the engine cannot hold this variable", kind="sandbox_start", where=key, value=value)
-        view = self._view(spec.image)
+        view = self.view(spec.image)
         initial, manifest, large = manifest_for(spec, self.artifacts)
         life = _Life(self, spec, view, manifest)
         try:
@@ -90,7 +90,8 @@ class DockerBackend:
             self._open.add(sandbox)
         return sandbox
 
-    def _view(self, image: str) -> View:
+    def view(self, image: str = "") -> View:
+        """What a container of this image sees as its root. Raises SandboxError (kind `image`)."""
         with self._lock:
             if image not in self._views:
                 self._views[image] = image_view(self.engine, image) if image else host_view(self.engine)

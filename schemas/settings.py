@@ -41,7 +41,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     lake_memory_mb: Count = 1024
     """DuckDB memory limit of one query."""
     sandbox_backend: str = "bubblewrap"
-    """`bubblewrap`, or `process` (no isolation; must be asked for by name)."""
+    """`bubblewrap`, `docker` (an engine of this machine), or `process` (no isolation; must be asked for by name)."""
     sandbox_memory_mb: Count = 512
     sandbox_pids: Count = 256
     sandbox_file_mb: Count = 256

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from headrace.options import add_home, add_output, add_sandbox, settings_of
+from sandboxes import BACKENDS
 from schemas.settings import Settings
 
 EXAMPLES = """examples:
@@ -47,9 +48,10 @@ def _findings(settings: Settings) -> Iterator[Finding]:
     yield Finding("python", True, True, platform.python_version())
     yield _home(settings)
     yield _log(settings)
-    yield _sandbox("bubblewrap", settings.sandbox_backend == "bubblewrap")
-    yield _sandbox("process", settings.sandbox_backend == "process")
+    for name in BACKENDS:
+        yield _sandbox(name, settings.sandbox_backend == name)
     for extra, modules in {
+        "docker": ["docker"],
         "kafka": ["kafka", "crc32c", "zstandard"],
         "pipelines": ["dagster"],
         "scene": ["embreex", "manifold3d", "PIL", "scipy"],

@@ -175,7 +175,7 @@ def _never_started(docker: DockerBackend, labels: dict[str, str]) -> str:
     if labels.get(docker_reaper.HOST, "") == "another-machine":
         name = "old" if float(labels[docker_reaper.EXPIRES]) < time.time() else "elsewhere"
     docker.engine.api.create_volume(f"headrace-test-{name}", labels=labels)
-    return docker.engine.create(f"headrace-test-{new_id()}", docker._view("").image, ["true"], {}, labels)
+    return docker.engine.create(f"headrace-test-{new_id()}", docker.view().image, ["true"], {}, labels)
 
 
 def test_no_engine_is_one_error_with_a_way_on(tmp_path: Path, artifacts: DirectoryStore,
