@@ -10,7 +10,6 @@ read again, and told if it goes on changing. Sockets, pipes and devices are left
 from __future__ import annotations
 
 import errno
-import functools
 import os
 import stat
 import time
@@ -40,18 +39,15 @@ from sandboxes.manifest import (
     entry_of_file,
     manifest_of,
 )
+from sandboxes.reading import MOVED, attribute_of, is_hole, open_found, passable, read_at, zeros
 from sandboxes.restore import Identity, Known
 from sandboxes.storing import Storing
 from schemas.errors import SandboxError
 from schemas.ids import digest
 
-_OPEN = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _ATTRIBUTE_PREFIX = ATTRIBUTE_PREFIX.decode()
-_BLOCK = 1 << 20
 _TRIES = 3
 _CLOCK_REALTIME_COARSE = 5
-_MOVED = {errno.ENOENT, errno.ELOOP, errno.EINVAL, errno.ENOTDIR, errno.ESTALE}
-"""A name was not there any more, or not the same kind of thing, when it was opened."""
 
 
 class Captured(NamedTuple):
@@ -112,11 +108,15 @@ class _Walk:
 
     def folder(self, descriptor: int, path: bytes, depth: int) -> None:
         # A workspace that its owner may not enter could not be handed out again.
-        mode = stat.S_IMODE(os.fstat(descriptor).st_mode) | (0 if path else 0o700)
-        self.entries.append(Entry(path, FOLDER, mode))
+        mode = stat.S_IMODE(os.fstat(descriptor).st_mode)
+        self.entries.append(Entry(path, FOLDER, mode if path else mode | 0o700))
         self.attributes += self.attributes_of(descriptor, path)
         if depth > MAX_DEPTH:
             raise _over("workspace is too deep", path)
+        with passable(descriptor, mode):
+            self.names_in(descriptor, path, depth)
+
+    def names_in(self, descriptor: int, path: bytes, depth: int) -> None:
         for name in os.listdir(descriptor):
             raw = os.fsencode(name)
             below = path + b"/" + raw if path else raw
@@ -128,7 +128,7 @@ class _Walk:
                     self.name(descriptor, raw, below, depth)
                     break
                 except OSError as wrong:
-                    if wrong.errno not in _MOVED:
+                    if wrong.errno not in MOVED:
                         raise
 
     def name(self, parent: int, name: bytes, path: bytes, depth: int) -> None:
@@ -138,13 +138,13 @@ class _Walk:
             self.entries.append(Entry(path, LINK, 0o777, len(target), target))
         elif stat.S_ISREG(found.st_mode):
             if not self.is_known(path, found):
-                descriptor = _open(name, parent, found)
+                descriptor = open_found(name, parent, found)
                 try:
                     self.file(descriptor, path)
                 finally:
                     os.close(descriptor)
         elif stat.S_ISDIR(found.st_mode):
-            descriptor = _open(name, parent, found)
+            descriptor = open_found(name, parent, found)
             try:
                 self.folder(descriptor, path, depth + 1)
             finally:
@@ -193,8 +193,8 @@ class _Walk:
     def blocks(self, descriptor: int, size: int) -> Iterator[bytes]:
         for at in range(0, size, BLOCK_BYTES):
             length = min(BLOCK_BYTES, size - at)
-            if _is_hole(descriptor, at, length):
-                yield _zeros(length)
+            if is_hole(descriptor, at, length):
+                yield zeros(length)
                 continue
             data = read_at(descriptor, at, length)
             self.read_bytes += len(data)
@@ -220,7 +220,7 @@ class _Walk:
             raise
         found = []
         for name in names:
-            if (value := _attribute(descriptor, name)) is not None:
+            if (value := attribute_of(descriptor, name)) is not None:
                 found.append(self.counted(Attribute(path, os.fsencode(name), value)))
         return found
 
@@ -244,67 +244,6 @@ class _Walk:
         self.size_bytes += size
         if self.size_bytes > MAX_BYTES:
             raise _over("workspace is too large for a snapshot", path)
-
-
-def _open(name: bytes, parent: int, found: os.stat_result) -> int:
-    """Open what was found, also what its owner took the right to read from: the mode is put back at once."""
-    try:
-        descriptor = os.open(name, _OPEN, dir_fd=parent)
-    except PermissionError:
-        mode = stat.S_IMODE(found.st_mode)
-        os.chmod(name, mode | 0o500, dir_fd=parent)
-        try:
-            descriptor = os.open(name, _OPEN, dir_fd=parent)
-        finally:
-            os.chmod(name, mode, dir_fd=parent)
-    if stat.S_IFMT(os.fstat(descriptor).st_mode) != stat.S_IFMT(found.st_mode):
-        os.close(descriptor)
-        raise OSError(errno.ESTALE, "is something else now", name)
-    return descriptor
-
-
-def _attribute(descriptor: int, name: str) -> bytes | None:
-    """Its value, also of a file that its owner took the right to read from; None if it is gone."""
-    try:
-        return os.getxattr(descriptor, name)
-    except PermissionError:
-        mode = stat.S_IMODE(os.fstat(descriptor).st_mode)
-        os.fchmod(descriptor, mode | 0o400)
-        try:
-            return os.getxattr(descriptor, name)
-        finally:
-            os.fchmod(descriptor, mode)
-    except OSError as wrong:
-        if wrong.errno == errno.ENODATA:
-            return None
-        raise
-
-
-def _is_hole(descriptor: int, at: int, length: int) -> bool:
-    try:
-        return os.lseek(descriptor, at, os.SEEK_DATA) >= at + length
-    except OSError as wrong:
-        if wrong.errno == errno.ENXIO:  # no data from there on
-            return True
-        raise
-
-
-@functools.lru_cache(1)
-def _zeros(length: int) -> bytes:
-    return bytes(length)
-
-
-def read_at(descriptor: int, at: int, size: int) -> bytes:
-    """At most `size` bytes, though the file may grow meanwhile."""
-    data = os.pread(descriptor, min(size, _BLOCK), at)
-    if len(data) == size or not data:
-        return data
-    parts, end = [data], at + size
-    at += len(data)
-    while at < end and (part := os.pread(descriptor, min(end - at, _BLOCK), at)):
-        parts.append(part)
-        at += len(part)
-    return b"".join(parts)
 
 
 def _over(what: str, path: bytes) -> SandboxError:

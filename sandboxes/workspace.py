@@ -10,7 +10,7 @@ import errno
 import os
 import stat
 
-from sandboxes.capture import read_at
+from sandboxes.reading import read_at
 
 INSIDE = "/workspace"
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC

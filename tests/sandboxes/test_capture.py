@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from artifacts.store import DirectoryStore
-from sandboxes import capture, snapshot
+from sandboxes import capture, reading, snapshot
 from sandboxes.manifest import INLINE_BYTES, MAX_DEPTH, Attribute, Entry, encode, load, manifest_of
 from sandboxes.sandbox import Backend, SandboxSpec
 from schemas.errors import ArtifactStorageError, SandboxError
@@ -110,8 +110,8 @@ def test_nothing_that_took_a_files_place_is_opened_for_it(work: Path) -> None:
     root = os.open(work, os.O_RDONLY)
     for name in (b"pipe", b"link", b"folder", b"gone"):
         with pytest.raises(OSError) as caught:
-            capture._open(name, root, found)
-        assert caught.value.errno in capture._MOVED, name
+            reading.open_found(name, root, found)
+        assert caught.value.errno in reading.MOVED, name
     os.close(root)
 
 
@@ -119,8 +119,8 @@ def test_a_file_that_grows_is_read_up_to_what_it_was(work: Path) -> None:
     (work / "f").write_bytes(bytes(5 << 20))
     descriptor = os.open(work / "f", os.O_RDONLY)
     for size in (0, 1, LARGE, LARGE + 1, 5 << 20, 6 << 20):
-        assert len(capture.read_at(descriptor, 0, size)) == min(size, 5 << 20)
-    assert len(capture.read_at(descriptor, 5 << 20, LARGE)) == 0
+        assert len(reading.read_at(descriptor, 0, size)) == min(size, 5 << 20)
+    assert len(reading.read_at(descriptor, 5 << 20, LARGE)) == 0
     os.close(descriptor)
 
 
