@@ -16,11 +16,12 @@ import msgspec
 from schemas.errors import VerifierError
 from tasks.task import Submission, Task
 from verifiers import registry
+from verifiers.contract import checked
 from verifiers.digest import code_digest
 from verifiers.verifier import Context, Score
 
 NAME, JUDGE = "composite", "judge"
-MODULES = ("verifiers.composite",)
+MODULES = ("verifiers.composite", "verifiers.contract")
 WEIGHTS_TOLERANCE = 1e-9
 
 
@@ -94,8 +95,6 @@ def _hidden(task: Task) -> CompositeHidden:
 
 
 def _verdict(part: Part, submission: Submission, task: Task, context: Context) -> Score:
-    from verifiers.scoring import checked
-
     given = {**part.hidden, "judge_alone": True} if part.verifier == JUDGE else part.hidden
     return checked(registry.get_verifier(part.verifier).verify(
         submission, msgspec.structs.replace(task, verifier=part.verifier, hidden=given), context))

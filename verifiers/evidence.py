@@ -6,10 +6,11 @@ artifact, today and in a replay. A failed verdict has evidence too.
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 import traceback
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,8 @@ MEDIA_TYPE = "application/vnd.headrace.evidence+json"
 TEXT_LIMIT = 2000
 ITEMS_LIMIT = 2000
 DEPTH_LIMIT = 12
+CHARACTERS_LIMIT = 4 << 20
+"""Of all texts together, each value counted as one more; what comes after them is left out, and says so."""
 
 
 def encode(document: Mapping[str, Any]) -> bytes:
@@ -24,22 +27,45 @@ def encode(document: Mapping[str, Any]) -> bytes:
     return json.dumps(plain(document), sort_keys=True, ensure_ascii=True, allow_nan=False, indent=1).encode()
 
 
-def plain(value: Any, depth: int = 0) -> Any:
+def plain(value: Any) -> Any:
     """`value` as JSON data. What has no JSON form becomes its repr: evidence must never fail for its content."""
-    if depth > DEPTH_LIMIT:
-        return "..."
-    if value is None or isinstance(value, bool | int):
-        return value if value is None or abs(value) < 2**63 else hex(value)
-    if isinstance(value, float):
-        return value if math.isfinite(value) else repr(value)
-    if isinstance(value, str):
-        return clip(str(value))
-    if isinstance(value, Mapping):
-        return {clip(str(key)): plain(item, depth + 1) for key, item in list(value.items())[:ITEMS_LIMIT]}
-    if isinstance(value, Sequence) and not isinstance(value, bytes | bytearray):
-        shown = [plain(item, depth + 1) for item in value[:ITEMS_LIMIT]]
-        return shown if len(value) <= ITEMS_LIMIT else [*shown, f"... {len(value) - ITEMS_LIMIT} more"]
-    return clip(repr(value))
+    return _Plain().of(value, 0)
+
+
+class _Plain:
+    def __init__(self) -> None:
+        self.left = CHARACTERS_LIMIT
+
+    def of(self, value: Any, depth: int) -> Any:
+        self.left -= 1
+        if depth > DEPTH_LIMIT or self.left < 0:
+            return "..."
+        if value is None or isinstance(value, bool | int):
+            return value if value is None or abs(value) < 2**63 else hex(value)
+        if isinstance(value, float):
+            return float(value) if math.isfinite(value) else repr(float(value))
+        if isinstance(value, str):
+            return self.text(str(value))
+        if isinstance(value, Mapping):
+            some = itertools.islice(value.items(), ITEMS_LIMIT)
+            shown = {self.text(shown_as(key, str)): self.of(item, depth + 1) for key, item in some}
+            return shown if len(value) <= ITEMS_LIMIT else {**shown, "...": f"{len(value) - ITEMS_LIMIT} more"}
+        if isinstance(value, Sequence) and not isinstance(value, bytes | bytearray):
+            items = [self.of(item, depth + 1) for item in value[:ITEMS_LIMIT]]
+            return items if len(value) <= ITEMS_LIMIT else [*items, f"... {len(value) - ITEMS_LIMIT} more"]
+        return self.text(shown_as(value, repr))
+
+    def text(self, text: str) -> str:
+        shown = clip(text)
+        self.left -= len(shown)
+        return shown
+
+
+def shown_as(value: object, how: Callable[[object], str]) -> str:
+    try:
+        return how(value)
+    except Exception as wrong:
+        return f"<a {type(value).__name__} that cannot be shown: {type(wrong).__name__}>"
 
 
 def clip(text: str, limit: int = TEXT_LIMIT) -> str:

@@ -8,8 +8,10 @@ fresh one. Status tells whose fault it was: over the deadline, or crashed by a s
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import queue
+import secrets
 import signal
 import socket
 import subprocess
@@ -17,6 +19,7 @@ import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from typing import NamedTuple
 
 import msgspec
 
@@ -25,14 +28,19 @@ from schemas.enums import ScoreStatus
 from schemas.errors import UnavailableError
 from schemas.events import ScoreRecorded
 from schemas.settings import Settings
-from verifiers.judge import Setup, receive, send
+from verifiers.contract import checked
+from verifiers.judge import Answer, Setup, receive, send
+from verifiers.judge_tail import Tail
 from verifiers.scoring import Request, failed_score
+from verifiers.verifier import Score
 
 _START_S = 60.0
 _GRACE_S = 2.0
 """For the sandboxes and the evidence of a verifier that kept its own deadline to the last moment."""
 _ITS_OWN = frozenset({signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGXCPU})
 """Signals that a process brings on itself."""
+_MARK = "HEADRACE_JUDGE"
+"""Variable of a process that judges and of all that its verifiers start. Its helpers do not inherit it."""
 
 
 class Judges:
@@ -41,33 +49,73 @@ class Judges:
     def __init__(self, settings: Settings, artifacts: ArtifactStore, count: int = 1, *, cached: bool = True) -> None:
         """`cached`: a verdict given before on the same submission by the same verifier is given again unheard."""
         self._settings, self._artifacts, self._cached = settings, artifacts, cached
-        self._free: queue.LifoQueue[_Judge | None] = queue.LifoQueue()
+        self._free: queue.LifoQueue[None] = queue.LifoQueue()
         for _ in range(count):
             self._free.put(None)
         self._count = count
+        self._idle: list[_Judge] = []
+        self._lock = threading.Lock()
         # A process dies with the thread that started it (PDEATHSIG): this one lives as long as we do.
         self._starter = ThreadPoolExecutor(1, thread_name_prefix="judges")
 
     def score(self, request: Request) -> ScoreRecorded:
         """Never raises for a bad submission or a broken verifier. Raises UserError for settings that no judge can
         start with (an unknown backend, a verifier file that does not load)."""
-        judge = self._free.get()
+        self._free.get()
         try:
-            if judge is None or judge.ended():
-                judge = self._starter.submit(_Judge, self._settings, self._cached).result()
-            answer = judge.ask(request)
-            if isinstance(answer, ScoreRecorded):
-                return answer
-            judge = None
-            return failed_score(request, *answer, self._artifacts)
+            answer = self._answer(request)
         finally:
-            self._free.put(judge)
+            self._free.put(None)
+        if isinstance(answer, Failure):
+            return failed_score(request, answer.status, answer.what, answer.details, self._artifacts)
+        return answer
+
+    def _answer(self, request: Request) -> ScoreRecorded | Failure:
+        wanted: str | None = None
+        while True:
+            try:
+                judge = self._take(wanted)
+            except OSError as wrong:
+                return Failure(ScoreStatus.INFRA_FAILURE, "no process can be started to judge", {"error": str(wrong)})
+            answer = judge.ask(request, adopt=wanted is not None)
+            if isinstance(answer, Failure):
+                return answer
+            self._give_back(judge, answer)
+            if answer.score is not None:
+                return _read(answer.score, request)
+            wanted = answer.verifier
+
+    def _take(self, wanted: str | None) -> _Judge:
+        """A free process, the one used last: any; or one that belongs to the verifier `wanted`, or to nobody. It is not
+        among `_idle` then."""
+        with self._lock:
+            right = [judge for judge in self._idle if wanted is None or judge.verifier == wanted]
+            right = right or [judge for judge in self._idle if not judge.verifier]
+            free = right or self._idle
+            taken = free[-1] if free else None
+            if taken:
+                self._idle.remove(taken)
+        if taken and right and not taken.ended():
+            return taken
+        if taken:
+            taken.close()
+        return self._starter.submit(_Judge, self._settings, self._cached).result()
+
+    def _give_back(self, judge: _Judge, answer: Answer) -> None:
+        if answer.last:
+            judge.close()
+            return
+        if answer.score is not None:
+            judge.verifier = answer.verifier
+        with self._lock:
+            self._idle.append(judge)
 
     def close(self) -> None:
         """Waits for verdicts under way."""
         for _ in range(self._count):
-            if judge := self._free.get():
-                judge.close()
+            self._free.get()
+        for judge in self._idle:
+            judge.close()
         self._starter.shutdown()
 
     def __enter__(self) -> Judges:
@@ -77,19 +125,44 @@ class Judges:
         self.close()
 
 
-Failure = tuple[ScoreStatus, str, dict[str, object]]
+class Failure(NamedTuple):
+    status: ScoreStatus
+    what: str
+    details: dict[str, object]
+
+
+def _read(data: bytes, request: Request) -> ScoreRecorded | Failure:
+    """The score, looked at again here: a verifier may have changed what looks at it there."""
+    broken = "the verifier's process gave no score"
+    try:
+        score = msgspec.msgpack.decode(data, type=ScoreRecorded)
+        said = Score(status=ScoreStatus(score.status), reward=score.reward, components=score.components)
+    except (ValueError, msgspec.MsgspecError) as wrong:
+        return Failure(ScoreStatus.VERIFIER_ERROR, broken, {"error": str(wrong)})
+    asked = (score.episode_id, score.submission, score.cause) == (request.episode_id, request.submission, request.cause)
+    if not asked or checked(said).status != said.status or (score.reward is not None and score.evidence is None):
+        return Failure(ScoreStatus.VERIFIER_ERROR, broken, {"returned": msgspec.to_builtins(score)})
+    return score
 
 
 class _Judge:
-    """One process and the socket to it."""
+    """One process and the socket to it. `verifier`: whom it belongs to."""
 
     def __init__(self, settings: Settings, cached: bool) -> None:
+        self.verifier = ""
+        self._numbers = itertools.count()
+        self._mark = f"{_MARK}={secrets.token_hex(16)}"
         self._link, theirs = socket.socketpair()
         with theirs:
-            self._process = subprocess.Popen(
-                [sys.executable, "-m", "verifiers.judge", str(theirs.fileno())], pass_fds=(theirs.fileno(),),
-                stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, start_new_session=True)
-        self._errors = _Tail(self._process)
+            try:
+                self._process = subprocess.Popen(
+                    [sys.executable, "-m", "verifiers.judge", str(theirs.fileno())], pass_fds=(theirs.fileno(),),
+                    stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, start_new_session=True,
+                    env={**os.environ, _MARK: self._mark.partition("=")[2]})
+            except OSError:
+                self._link.close()
+                raise
+        self._errors = Tail(self._process)
         self._link.settimeout(_START_S)
         with contextlib.suppress(OSError):
             send(self._link, Setup(settings=settings, owner=os.getpid(), cached=cached))
@@ -102,23 +175,32 @@ class _Judge:
     def ended(self) -> bool:
         return self._process.poll() is not None
 
-    def ask(self, request: Request) -> ScoreRecorded | Failure:
-        self._link.settimeout(request.deadline_s + _GRACE_S)
-        began = time.monotonic()
+    def ask(self, request: Request, adopt: bool) -> Answer | Failure:
+        """After a Failure the process is gone. `adopt`: it may become that of the request's verifier."""
+        self._errors.begin()
+        number, end = next(self._numbers), time.monotonic() + request.deadline_s + _GRACE_S
         try:
-            send(self._link, request)
-            data = receive(self._link)
+            self._link.settimeout(request.deadline_s + _GRACE_S)
+            send(self._link, (number, adopt, request))
+            while True:
+                self._link.settimeout(max(0.001, end - time.monotonic()))
+                data = receive(self._link)
+                if not data:
+                    break
+                answer = msgspec.msgpack.decode(data, type=Answer)
+                if answer.number == number:
+                    return answer
         except TimeoutError:
             self.kill()
-            return (ScoreStatus.VERIFIER_ERROR, "the verifier did not end before its deadline",
-                    {"deadline_s": request.deadline_s})
+            return Failure(ScoreStatus.VERIFIER_ERROR, "the verifier did not end before its deadline",
+                           {"deadline_s": request.deadline_s})
+        except msgspec.MsgspecError as wrong:
+            self.kill()
+            return Failure(ScoreStatus.VERIFIER_ERROR, "the verifier's process gave no answer", {"error": str(wrong)})
         except OSError:
-            data = b""
-        if data:
-            return msgspec.msgpack.decode(data, type=ScoreRecorded)
-        left_s = max(0.1, request.deadline_s + _GRACE_S - (time.monotonic() - began))
+            pass
         with contextlib.suppress(subprocess.TimeoutExpired):
-            self._process.wait(left_s)
+            self._process.wait(max(0.1, end - time.monotonic()))
         return self._death()
 
     def _death(self) -> Failure:
@@ -126,13 +208,14 @@ class _Judge:
         self.kill()
         details: dict[str, object] = {"exit_code": code, "stderr": self._errors.text()}
         if code is not None and (code >= 0 or -code in _ITS_OWN):
-            return ScoreStatus.VERIFIER_ERROR, "the verifier's process ended without a verdict", details
-        return ScoreStatus.INFRA_FAILURE, "the verifier's process was killed", {"exit_code": code}
+            return Failure(ScoreStatus.VERIFIER_ERROR, "the verifier's process ended without a verdict", details)
+        return Failure(ScoreStatus.INFRA_FAILURE, "the verifier's process was killed", {"exit_code": code})
 
     def kill(self) -> None:
-        """It and all that it started in its session; its sandboxes end with it."""
+        """It and all that its verifiers started; its sandboxes end with it."""
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)
+        _kill_marked(self._mark.encode())
         self.close()
 
     def close(self) -> None:
@@ -145,30 +228,16 @@ class _Judge:
         self._errors.close()
 
 
-class _Tail:
-    """The last of what a process wrote to stderr; passed on to ours as it comes."""
-
-    _KEPT = 4000
-
-    def __init__(self, process: subprocess.Popen[bytes]) -> None:
-        assert process.stderr is not None
-        self._pipe, self._text = process.stderr, b""
-        self._thread = threading.Thread(target=self._read, name="judge-stderr", daemon=True)
-        self._thread.start()
-
-    def _read(self) -> None:
-        while part := os.read(self._pipe.fileno(), 65536):
-            self._text = (self._text + part)[-self._KEPT:]
-            with contextlib.suppress(OSError, ValueError):
-                sys.stderr.write(part.decode(errors="backslashreplace"))
-
-    def text(self) -> str:
-        return self._text.decode(errors="backslashreplace")
-
-    def last_line(self) -> str:
-        lines = self.text().strip().splitlines()
-        return lines[-1] if lines else ""
-
-    def close(self) -> None:
-        self._thread.join()
-        self._pipe.close()
+def _kill_marked(mark: bytes) -> None:
+    """Kill every process whose environment bears the mark, whatever session it has gone to."""
+    for name in os.listdir("/proc"):
+        if not name.isdigit():
+            continue
+        with contextlib.suppress(OSError):
+            process = os.pidfd_open(int(name))
+            try:
+                with open(f"/proc/{name}/environ", "rb") as file:
+                    if mark in file.read().split(b"\0"):
+                        signal.pidfd_send_signal(process, signal.SIGKILL)
+            finally:
+                os.close(process)

@@ -23,6 +23,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+_living: set[int] = set()
 IDLE = 2
 """Children that wait for the next call."""
 START_S = 120.0
@@ -40,6 +41,11 @@ def versions(*packages: str) -> dict[str, str]:
         except importlib.metadata.PackageNotFoundError:
             found[name] = ""
     return found
+
+
+def running() -> set[int]:
+    """Process ids of all children."""
+    return set(_living)
 
 
 class DeadlineError(Exception):
@@ -95,6 +101,7 @@ class _Child:
             [sys.executable, "-P", "-c", _SERVE, root, target, str(deadline_s), str(memory_mb)], stdin=subprocess.PIPE,
             stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, start_new_session=True,
             env={**environment, "PYTHONHASHSEED": "0", "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"})
+        _living.add(self._process.pid)
         try:
             if self._line(START_S) != b"ready\n":
                 raise DiedError("the process did not start")
@@ -137,6 +144,7 @@ class _Child:
     def kill(self) -> None:
         self._process.kill()
         self._process.wait()
+        _living.discard(self._process.pid)
         for pipe in (self._process.stdin, self._process.stdout):
             if pipe is not None:
                 with contextlib.suppress(OSError):

@@ -47,6 +47,11 @@ def verifier_for(task: Task) -> Verifier:
     return get_verifier(task.reward_verifier)
 
 
+def is_ours(name: str) -> bool:
+    """Whether the verifier of this name, if there is one, is of this package."""
+    return name not in _of_files and (name in BUILTIN or not name)
+
+
 def names() -> list[str]:
     """Of all verifiers that there are."""
     return sorted({*_of_files, *BUILTIN, *(point.name for point in entry_points(group=GROUP))})

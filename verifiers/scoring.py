@@ -8,10 +8,10 @@ and both have reward None. The same submission, verifier and seed give the same 
 from __future__ import annotations
 
 import logging
-import math
+import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
@@ -19,12 +19,13 @@ from artifacts.store import ArtifactStore
 from sandboxes.sandbox import Backend, Limits, Sandbox, SandboxSpec
 from sandboxes.wanted import spec_for
 from schemas.enums import ScoreStatus
-from schemas.errors import ArtifactError, HeadraceError, NotFoundError, SandboxError, UnavailableError
+from schemas.errors import ArtifactError, SandboxError, UnavailableError
 from schemas.events import ArtifactRef, ScoreRecorded
 from schemas.ids import now_us, stable_id
-from tasks.task import Submission, Task, load_submission, load_task
+from tasks.task import Submission, Task
 from verifiers import evidence
-from verifiers.registry import verifier_for
+from verifiers.case import Case, load_case
+from verifiers.contract import checked, failed
 from verifiers.verdicts import Verdict, Verdicts, key_of
 from verifiers.verifier import Context, Score, Verifier
 
@@ -58,28 +59,38 @@ def here(artifacts: ArtifactStore, backend: Backend) -> Scorer:
 
 def judge(request: Request, artifacts: ArtifactStore, backend: Backend, cache: Verdicts | None = None) -> ScoreRecorded:
     """Judge a stored submission in fresh sandboxes, unless `cache` holds the verdict."""
+    return judge_case(load_case(request.submission, artifacts), request, artifacts, backend, cache)
+
+
+def judge_case(case: Case, request: Request, artifacts: ArtifactStore, backend: Backend,
+               cache: Verdicts | None = None) -> ScoreRecorded:
     began = now_us()
-    case = _load(request.submission, artifacts)
+    if case.verdict:
+        return _kept(request, case, case.verdict, None, artifacts, began)
     key = key_of(request.submission, case.version, request.seed, backend.isolates)
-    if cache and not case.failure and (known := cache.get(key)) and artifacts.has(known.evidence.digest):
+    if cache and (known := cache.get(key)) and artifacts.has(known.evidence.digest):
         return _recorded(request, case, Score(reward=known.reward, components=known.components), known.evidence, began)
-    score = case.failure or _judge(case, artifacts, backend, request.seed, request.deadline_s)
-    score, kept = _keep(score, request, case, backend.isolates, artifacts)
-    if cache and score.reward is not None and kept:
-        cache.put(key, Verdict(reward=score.reward, components=dict(score.components), evidence=kept))
-    return _recorded(request, case, score, kept, began)
+    score = _judge(case, artifacts, backend, request.seed, request.deadline_s)
+    given = _kept(request, case, score, backend.isolates, artifacts, began)
+    if cache and given.reward is not None and given.evidence:
+        cache.put(key, Verdict(reward=given.reward, components=given.components, evidence=given.evidence))
+    return given
 
 
 def failed_score(request: Request, status: ScoreStatus, what: str, details: Mapping[str, Any],
                  artifacts: ArtifactStore) -> ScoreRecorded:
     """The record of a verdict that was never given, for what happened outside of the verifier."""
-    began = now_us()
-    case = _load(request.submission, artifacts)
-    score, kept = _keep(case.failure or _failed(status, what, **details), request, case, None, artifacts)
-    return _recorded(request, case, score, kept, began)
+    case = load_case(request.submission, artifacts)
+    return _kept(request, case, case.verdict or failed(status, what, **details), None, artifacts, now_us())
 
 
-def _recorded(asked: Request, case: _Case, score: Score, kept: ArtifactRef | None, began: int) -> ScoreRecorded:
+def _kept(request: Request, case: Case, score: Score, isolated: bool | None, artifacts: ArtifactStore,
+          began: int) -> ScoreRecorded:
+    score, ref = _keep(score, request, case, isolated, artifacts)
+    return _recorded(request, case, score, ref, began)
+
+
+def _recorded(asked: Request, case: Case, score: Score, kept: ArtifactRef | None, began: int) -> ScoreRecorded:
     return ScoreRecorded(
         score_id=score_id_of(asked.episode_id, asked.submission, case.version, asked.cause),
         episode_id=asked.episode_id, submission=asked.submission, verifier=case.name, verifier_digest=case.version,
@@ -92,51 +103,6 @@ def score_id_of(episode_id: str, submission: str, verifier_digest: str, cause: s
     """Repeatable, so a score written twice counts once. The episode is a part: two episodes may well hand in the
     very same submission, and each needs its score."""
     return stable_id("score", episode_id, submission, verifier_digest, cause)
-
-
-class _Case(NamedTuple):
-    """What is to be judged, or why it cannot be."""
-
-    submission: Submission | None = None
-    task: Task | None = None
-    verifier: Verifier | None = None
-    failure: Score | None = None
-
-    @property
-    def name(self) -> str:
-        """Of the verifier, or of the one that should have been there."""
-        wanted = self.task.reward_verifier if self.task else ""
-        return self.verifier.name if self.verifier else wanted
-
-    @property
-    def version(self) -> str:
-        return self.verifier.digest if self.verifier else ""
-
-
-def _load(submission_digest: str, artifacts: ArtifactStore) -> _Case:
-    try:
-        submission = load_submission(submission_digest, artifacts)
-    except (ArtifactError, OSError) as wrong:
-        return _Case(failure=_failed(ScoreStatus.INFRA_FAILURE, "the submission is not in the store", wrong))
-    except (msgspec.MsgspecError, HeadraceError) as wrong:
-        return _Case(failure=_failed(ScoreStatus.VERIFIER_ERROR, "the submission cannot be read", wrong))
-    try:
-        task = load_task(submission.task_digest, artifacts)
-    except (ArtifactError, OSError) as wrong:
-        return _Case(submission, failure=_failed(ScoreStatus.INFRA_FAILURE, "the task is not in the store", wrong))
-    except HeadraceError as wrong:
-        return _Case(submission, failure=_failed(ScoreStatus.VERIFIER_ERROR, "the task cannot be read", wrong))
-    try:
-        verifier = verifier_for(task)
-        verifier.digest  # noqa: B018  (a broken one must show here, not while the score is written)
-    except Exception as wrong:
-        what = "no such verifier" if isinstance(wrong, NotFoundError) else "the verifier cannot be loaded"
-        return _Case(submission, task, failure=_failed(ScoreStatus.VERIFIER_ERROR, what, wrong))
-    return _Case(submission, task, verifier)
-
-
-def _failed(status: ScoreStatus, what: str, wrong: BaseException | None = None, **more: Any) -> Score:
-    return Score(status=status, evidence={"what": what, **(evidence.trace_of(wrong) if wrong else {}), **more})
 
 
 class _Fresh:
@@ -171,7 +137,7 @@ class _Fresh:
                 log.warning("a verifier's sandbox did not close; the reaper will have it", exc_info=True)
 
 
-def _judge(case: _Case, artifacts: ArtifactStore, backend: Backend, seed: int, deadline_s: float) -> Score:
+def _judge(case: Case, artifacts: ArtifactStore, backend: Backend, seed: int, deadline_s: float) -> Score:
     assert case.submission and case.task and case.verifier
     fresh = _Fresh(backend, f"verify:{case.task.task_id}", max(60.0, 2 * deadline_s))
     context = Context(artifacts=artifacts, sandboxes=fresh, open_sandbox=fresh.submitted, seed=seed,
@@ -183,55 +149,41 @@ def _judge(case: _Case, artifacts: ArtifactStore, backend: Backend, seed: int, d
 
 
 def _attempt(verifier: Verifier, submission: Submission, task: Task, context: Context) -> Score:
+    pid = os.getpid()
     try:
         return checked(verifier.verify(submission, task, context))
     except SandboxError as wrong:
-        return _failed(ScoreStatus.INFRA_FAILURE, "the verifier's sandbox broke", wrong, kind=wrong.kind)
+        return failed(ScoreStatus.INFRA_FAILURE, "the verifier's sandbox broke", wrong, kind=wrong.kind)
     except (ArtifactError, OSError) as wrong:
-        return _failed(ScoreStatus.INFRA_FAILURE, "the machine or the artifact store failed", wrong)
+        return failed(ScoreStatus.INFRA_FAILURE, "the machine or the artifact store failed", wrong)
     except UnavailableError as wrong:
-        return _failed(ScoreStatus.INFRA_FAILURE, "a component is missing", wrong, hint=wrong.hint)
-    except Exception as wrong:
-        return _failed(ScoreStatus.VERIFIER_ERROR, "the verifier failed", wrong)
+        return failed(ScoreStatus.INFRA_FAILURE, "a component is missing", wrong, hint=wrong.hint)
+    except (Exception, SystemExit) as wrong:
+        return failed(ScoreStatus.VERIFIER_ERROR, "the verifier failed", wrong)
+    finally:
+        if os.getpid() != pid:
+            os._exit(0)  # A child that a verifier forked and let go on: the verdict is its parent's.
 
 
-def checked(score: object) -> Score:
-    """`score` if it keeps the contract, else a verifier error that shows what it was."""
-    fault = _fault(score)
-    if not fault:
-        assert isinstance(score, Score)
-        return score
-    return _failed(ScoreStatus.VERIFIER_ERROR, fault, returned=repr(score))
-
-
-def _fault(score: object) -> str:
-    if not isinstance(score, Score):
-        return "the verifier returned no Score"
-    if score.status != ScoreStatus.OK:
-        return "" if score.reward is None else "a reward beside a status that is not ok"
-    if not _number(score.reward):
-        return "the reward is not a finite number"
-    if not 0.0 <= score.reward <= 1.0:  # type: ignore[operator]
-        return "the reward is outside [0, 1]"
-    wrong = [name for name, value in score.components.items() if not isinstance(name, str) or not _number(value)]
-    return f"component {wrong[0]!r} is not a finite number" if wrong else ""
-
-
-def _number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-
-
-def _keep(score: Score, asked: Request, case: _Case, isolated: bool | None,
+def _keep(score: Score, asked: Request, case: Case, isolated: bool | None,
           artifacts: ArtifactStore) -> tuple[Score, ArtifactRef | None]:
     """Store the evidence. No evidence, no reward."""
-    document = {
+    try:
+        text = _document(score, asked, case, isolated)
+    except Exception as wrong:
+        score = failed(ScoreStatus.VERIFIER_ERROR, "the verifier's evidence cannot be written", wrong)
+        text = _document(score, asked, case, isolated)
+    try:
+        return score, artifacts.put(text, evidence.MEDIA_TYPE)
+    except (ArtifactError, OSError) as wrong:
+        log.error("evidence cannot be stored: %s", wrong)
+        return Score(status=ScoreStatus.INFRA_FAILURE), None
+
+
+def _document(score: Score, asked: Request, case: Case, isolated: bool | None) -> bytes:
+    return evidence.encode({
         "submission": asked.submission, "task_id": case.task.task_id if case.task else None,
         "task_digest": case.submission.task_digest if case.submission else None, "verifier": case.name,
         "verifier_digest": case.version, "isolated": isolated, "seed": asked.seed,
         "status": score.status.value, "reward": score.reward, "components": dict(score.components),
-        "details": dict(score.evidence)}
-    try:
-        return score, artifacts.put(evidence.encode(document), evidence.MEDIA_TYPE)
-    except (ArtifactError, OSError) as wrong:
-        log.error("evidence cannot be stored: %s", wrong)
-        return Score(status=ScoreStatus.INFRA_FAILURE), None
+        "details": dict(score.evidence)})
