@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import signal
 import tracemalloc
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -15,6 +17,7 @@ from sandboxes.capture import capture, now_ns, store
 from sandboxes.manifest import WHOLE_BYTES, load
 from sandboxes.restore import restore
 from sandboxes.sandbox import Backend, SandboxSpec
+from tests.sandboxes.host import wait_for_end
 
 FILES = {"a/x": b"x" * 9000, "b/x": b"y" * 9000, "small": b"s", "big": bytes(100_000)}
 
@@ -81,15 +84,16 @@ def test_content_that_the_store_does_not_have_is_read_and_stored(
     sandbox.close()
 
 
-def test_one_snapshot_is_forked_into_many_sandboxes(bubblewrap: Backend, artifacts: DirectoryStore) -> None:
+def test_one_snapshot_is_forked_into_many_sandboxes_at_once(bubblewrap: Backend, artifacts: DirectoryStore) -> None:
     taken = snapshot.store_files(FILES, artifacts)
-    many = [bubblewrap.acquire(SandboxSpec(workspace=taken)) for _ in range(8)]
-    assert len({one.lower.path for one in many}) == 1  # type: ignore[attr-defined]
-    for number, one in enumerate(many):
-        one.write("small", str(number).encode())
-    assert len({one.snapshot() for one in many}) == 8
-    for one in many:
-        one.close()
+    with ThreadPoolExecutor(20) as pool:
+        many = list(pool.map(lambda _: bubblewrap.acquire(SandboxSpec(workspace=taken)), range(20)))
+        assert len({one.lower.path for one in many}) == 1  # type: ignore[attr-defined]
+        assert set(pool.map(lambda one: one.snapshot(), many)) == {taken}
+        for number, one in enumerate(many):
+            one.write("small", str(number).encode())
+        assert len(set(pool.map(lambda one: one.snapshot(), many))) == 20
+        list(pool.map(lambda one: one.close(), many))
     fresh = bubblewrap.acquire(SandboxSpec(workspace=taken))
     assert fresh.snapshot() == taken
     fresh.close()
@@ -145,3 +149,86 @@ def test_a_large_file_has_one_digest_however_it_came(tmp_path: Path, artifacts: 
     os.close(root)
     assert taken == snapshot.snapshot_digest_of({"f": data})
     assert snapshot.read_file(artifacts, taken, "f", limit_bytes=1 << 30) == data
+
+
+def test_names_of_one_file_stay_so_when_it_is_written_to(bubblewrap: Backend, artifacts: DirectoryStore) -> None:
+    """moby/moby#16813, opencontainers/image-spec#1211: on an overlay the first write made two files of them."""
+    if bubblewrap.owner is None:  # type: ignore[attr-defined]
+        pytest.skip("the kernel keeps such names together only where the mount is root's")
+    first = bubblewrap.acquire(SandboxSpec())
+    first.exec(["sh", "-c", "mkdir d && head -c 9000 /dev/zero > a && ln a d/b && ln a c && printf one > x && ln x y"])
+    taken = first.snapshot()
+    first.close()
+    second = forked(bubblewrap, taken)
+    assert second.snapshot() == taken and second.read_bytes == 0
+    assert second.exec(["sh", "-c", "printf two >> y && cat x && rm a && printf more >> c"]).stdout == b"onetwo"
+    third = bubblewrap.acquire(SandboxSpec(workspace=second.snapshot()))
+    result = third.exec(["sh", "-c", "stat -c %h x y c d/b; wc -c < d/b; test ! -e a"])
+    assert (result.exit_code, result.stdout) == (0, b"2\n2\n2\n2\n9004\n")
+    for one in (second, third):
+        one.close()
+
+
+def test_a_file_in_blocks_that_did_not_change_is_not_read(bubblewrap: Backend, artifacts: DirectoryStore) -> None:
+    first = bubblewrap.acquire(SandboxSpec())
+    assert isinstance(first, BubblewrapSandbox)
+    assert first.exec(["sh", "-c", "yes | head -c 70000000 > big && printf s > small"]).exit_code == 0
+    taken = first.snapshot()
+    assert first.read_bytes == 70_000_001
+    first.close()
+    second = forked(bubblewrap, taken)
+    second.write("small", b"t")
+    assert second.snapshot() != taken
+    assert second.read_bytes == 1
+    second.close()
+
+
+def test_attributes_of_files_that_did_not_change_are_kept(bubblewrap: Backend, artifacts: DirectoryStore) -> None:
+    first = bubblewrap.acquire(SandboxSpec(files=FILES))
+    code = "import os\nfor p in ('a', 'a/x', 'small'): os.setxattr(p, 'user.of', p.encode())"
+    if (result := first.exec(["python3", "-c", code])).exit_code:
+        pytest.skip(f"no attributes in a sandbox: {result.stderr!r}")
+    taken = first.snapshot()
+    first.close()
+    assert taken != snapshot.snapshot_digest_of(FILES)
+    second = forked(bubblewrap, taken)
+    assert not second.lost and second.snapshot() == taken and second.read_bytes == 0
+    second.exec(["python3", "-c", "import os; os.removexattr('a/x', 'user.of')"])
+    found = load(second.snapshot(), artifacts).attributes
+    assert [(one.path, one.value) for one in found] == [(b"a", b"a"), (b"small", b"small")]
+    assert second.read_bytes == 9000
+    second.close()
+
+
+def test_a_workspace_that_does_not_fit_into_memory_is_unpacked_on_disk(
+        bubblewrap: BubblewrapBackend, artifacts: DirectoryStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    shelf = bubblewrap.lowers.shelf
+    spec = SandboxSpec(files={**FILES, "full": b"x" * 100_000})
+    monkeypatch.setattr("sandboxes.lower.SHELVED_BYTES", 100_000)
+    sandbox = bubblewrap.acquire(spec)
+    assert sandbox.lower.shelf is None and not (shelf.path / sandbox.initial.removeprefix("sha256:")).exists()
+    assert sandbox.snapshot() == sandbox.initial
+    sandbox.close()
+    monkeypatch.undo()
+    with (shelf.path / "full").open("wb") as file:
+        os.posix_fallocate(file.fileno(), 0, os.statvfs(shelf.path).f_bavail * 4096 - (64 << 10))
+    files = {**spec.files, "other": b"o"}
+    crowded = bubblewrap.acquire(SandboxSpec(files=files))
+    assert crowded.lower.shelf is None and crowded.snapshot() == snapshot.snapshot_digest_of(files)
+    crowded.close()
+
+
+def test_what_was_in_the_memory_of_a_helper_that_died_is_unpacked_again(
+        bubblewrap: BubblewrapBackend, artifacts: DirectoryStore) -> None:
+    spec = SandboxSpec(workspace=snapshot.store_files(FILES, artifacts))
+    before = bubblewrap.acquire(spec)
+    pid = bubblewrap.spawner_pid
+    os.kill(pid, signal.SIGKILL)
+    wait_for_end([pid])
+    after = bubblewrap.acquire(spec)
+    assert before.lower.path != after.lower.path and after.snapshot() == spec.workspace
+    before.close()
+    after.close()
+    again = bubblewrap.acquire(spec)
+    assert again.lower is after.lower and again.snapshot() == spec.workspace
+    again.close()
