@@ -1,4 +1,5 @@
-"""What a sandbox costs: a life (acquire, run, dispose), a command in an open one, a snapshot; alone and by 8 threads.
+"""What a sandbox costs: a life (acquire, run, dispose), a command or a call in an open one, a snapshot; alone and by 8
+threads; beside the same command in a bare bubblewrap and in none.
 
     python benchmarks/sandbox.py [--quick] [--seed S]
 
@@ -25,6 +26,7 @@ from schemas.settings import Settings
 
 SPEC = SandboxSpec(files={"notes.txt": b"one\ntwo\n", "data/table.csv": b"a,b\n1,2\n" * 100})
 SCRIPT = ["/bin/sh", "-c", "echo $((6 * 7))"]
+BARE = ["bwrap", "--unshare-all", "--unshare-user", "--dev-bind", "/", "/", "--proc", "/proc", *SCRIPT]
 BATCH = 20
 RESTORED_FILES = 200
 
@@ -43,11 +45,13 @@ def main() -> int:
 
 def measure(backend: Backend, artifacts: ArtifactStore, rounds: int) -> list[bool]:
     """All rounds interleaved, so that every question meets the same machine."""
-    opened = backend.acquire(SPEC)
+    opened, talking = backend.acquire(SPEC), backend.acquire(SPEC)
+    shell = talking.session("shell")
     taken: dict[str, list[float]] = {}
     questions: dict[str, Callable[[], object]] = {
         "life": lambda: life(backend), "exec": lambda: opened.exec(SCRIPT), "snapshot": opened.snapshot,
         "acquire": lambda: backend.acquire(SPEC).close(),
+        "call": lambda: shell.run(SCRIPT[-1]), "bare": lambda: subprocess.run(BARE, check=True, capture_output=True),
         "process": lambda: subprocess.run(SCRIPT, check=True, capture_output=True)}
     for turn in range(rounds):
         for name, action in questions.items():
@@ -57,8 +61,11 @@ def measure(backend: Backend, artifacts: ArtifactStore, rounds: int) -> list[boo
         taken.setdefault("threads", []).append(threaded(backend))
         taken.setdefault("cpu", []).append(processor_time(backend))
     opened.close()
+    talking.close()
     p50 = {name: quantile(values, 0.5) for name, values in taken.items()}
-    bare = f"subprocess.run: p50 {p50['process']:.2f} ms"
+    busy = [rate * cpu / 1000 / (os.cpu_count() or 1) for rate, cpu in zip(taken["threads"], taken["cpu"], strict=True)]
+    alone = f"subprocess.run: p50 {p50['process']:.2f} ms"
+    bare = f"bwrap with the same command: p50 {p50['bare']:.2f} ms"
 
     def tail(name: str) -> str:
         return f"p95 {quantile(taken[name], 0.95):.2f} ms"
@@ -66,7 +73,9 @@ def measure(backend: Backend, artifacts: ArtifactStore, rounds: int) -> list[boo
     return [
         answer("life of a sandbox, p50", p50["life"], "ms", "<= 6", tail("life"), rounds),
         answer("command in an open sandbox, p50", p50["exec"], "ms", "<= 2", tail("exec"), rounds),
-        answer("command in a sandbox against one without", p50["exec"] / p50["process"], "x", None, bare, rounds),
+        answer("command in a sandbox against one without", p50["exec"] / p50["process"], "x", None, alone, rounds),
+        answer("call of a persistent shell, p50", p50["call"], "ms", "<= 1", tail("call"), rounds),
+        answer("life of a sandbox against a bare bubblewrap", p50["life"] / p50["bare"], "x", None, bare, rounds),
         answer("acquire and close, p50", p50["acquire"], "ms", None, tail("acquire"), rounds),
         answer("snapshot of an unchanged workspace, p50", p50["snapshot"], "ms", "<= 3", tail("snapshot"), rounds),
         answer("restore of a 200-file snapshot seen for the first time, p50", p50["restore"], "ms", "<= 15",
@@ -74,6 +83,7 @@ def measure(backend: Backend, artifacts: ArtifactStore, rounds: int) -> list[boo
         answer("another sandbox over the same snapshot, p50", p50["fork"], "ms", None, tail("fork"), rounds),
         answer("snapshot of its 200 unchanged files, p50", p50["unchanged"], "ms", None, tail("unchanged"), rounds),
         answer("lives a second, 8 threads", statistics.median(taken["threads"]), "1/s", None, None, rounds),
+        answer("part of all cores that 8 threads keep busy", statistics.median(busy), "", ">= 0.7", None, rounds),
         answer("processor time of a life, all processes", statistics.median(taken["cpu"]), "ms", None, None, rounds)]
 
 

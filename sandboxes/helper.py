@@ -137,7 +137,7 @@ class Channel:
     def answer(self) -> list[int]:
         """Descriptors of the reply. Raises SandboxError with what went wrong."""
         try:
-            message, descriptors = wire.receive(self._link)
+            message, descriptors = wire.receive(self._link, wire.REPLY_BYTES)
         except TimeoutError:
             raise SandboxError("the helper process of the sandbox does not answer", value=REPLY_S) from None
         if message is None:
@@ -155,7 +155,8 @@ class Channel:
             wire.send(self._link, {"do": "close"})
             message: dict[str, Any] | None = {}
             while message is not None and "closed" not in message:
-                message, descriptors = wire.receive(self._link)  # an answer that nobody waited for may come first
+                # An answer that nobody waited for may come first.
+                message, descriptors = wire.receive(self._link, wire.REPLY_BYTES)
                 for descriptor in descriptors:
                     os.close(descriptor)
         self._link.close()

@@ -6,6 +6,7 @@ ends, the kernel kills every process that it started, at whatever point of its s
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import select
@@ -49,6 +50,7 @@ def main() -> None:
                             "layer_on_disk": host.layer_on_disk, "cgroups": parents._asdict() if parents else None},
               [lowers])
     os.close(lowers)
+    gc.freeze()
     _Loop(host, main_socket, watch).run()
 
 
@@ -223,7 +225,7 @@ class _Loop:
             self._end(life)
 
     def request(self, life: Life, channel: socket.socket) -> None:
-        message, _ = wire.receive(channel)
+        message, _ = wire.receive(channel, wire.REPLY_BYTES)
         wanted = message["do"] if message else "close"
         if wanted == "start":
             life.waiting = wanted
