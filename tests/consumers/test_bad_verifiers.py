@@ -90,6 +90,12 @@ class Odd:
         LEAKED.append(bytearray(b"x") * (400 << 20))
         return Score(reward=0.5)
     def meddles(self):
+        import verifiers.tools
+        verifiers.tools.ToolsVerifier.verify = lambda *_: Score(reward=1.0)
+        math.isfinite = lambda *_: True
+        os.chdir("/")
+        return Score(reward=0.5)
+    def meddles_with_all(self):
         json.dumps = json.loads = lambda *_, **__: "meddled"
         math.isfinite = lambda *_: True
         builtins.isinstance = lambda *_: True
@@ -99,8 +105,7 @@ class Odd:
         sys.path.clear()
         sys.setrecursionlimit(100)
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
-        import verifiers.tools, verifiers.contract
-        verifiers.tools.ToolsVerifier.verify = lambda *_: Score(reward=1.0)
+        import verifiers.contract
         verifiers.contract.checked = lambda score: score
         return Score(reward=0.5)
     def meddles_and_lies(self):
@@ -181,8 +186,8 @@ def _judges_here(process: psutil.Process) -> bool:
 
 
 def test_one_that_changes_what_it_runs_in_harms_nobody_else(home: Judged) -> None:
-    found = judge(home, "meddles", "good after that", "meddles again")
-    assert found["meddles"].reward in (None, 0.5)
+    found = judge(home, "meddles", *(f"good {number}" for number in range(8)), "meddles again", "meddles_with_all")
+    assert found["meddles"].reward == 0.5 and found["meddles_with_all"].reward in (None, 0.5)
     assert {score.status for score in found.values()} <= {ScoreStatus.OK, ScoreStatus.VERIFIER_ERROR}
 
 
