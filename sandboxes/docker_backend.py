@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from artifacts.store import ArtifactStore
-from sandboxes import docker_reaper, docker_script, reaper
+from sandboxes import docker_reaper, docker_script, docker_seccomp, reaper
 from sandboxes.docker_engine import Engine
 from sandboxes.docker_keeper import Keeper
 from sandboxes.docker_sandbox import DockerSandbox, Start
@@ -163,10 +163,13 @@ class _Life:
         megabytes = limits.workspace_mb
         found: dict[str, Any] = {
             "init": True, "auto_remove": True, "read_only": True, "cap_drop": ["ALL"], "cap_add": ["KILL"],
-            "security_opt": ["no-new-privileges"], "log_config": {"Type": "none"}, "ipc_mode": "private",
-            "network_mode": self.spec.network, "mem_limit": limits.memory_mb << 20,
-            "pids_limit": limits.pids + _OWN_PROCESSES, "shm_size": megabytes << 20,
+            "security_opt": ["no-new-privileges", *docker_seccomp.options(str(info.get("ServerVersion")))],
+            "log_config": {"Type": "none"}, "ipc_mode": "private", "network_mode": self.spec.network,
+            "mem_limit": limits.memory_mb << 20, "pids_limit": limits.pids + _OWN_PROCESSES,
+            "shm_size": megabytes << 20,
             "tmpfs": {"/tmp": f"rw,exec,nosuid,nodev,mode=1777,size={megabytes}m,nr_inodes={_INODES}"}}
+        if self.spec.network == "none":
+            found["dns"], found["dns_search"] = ["127.0.0.1"], ["."]  # not what the host's file says
         if info.get("SwapLimit"):
             found["memswap_limit"] = found["mem_limit"]
         if info.get("CgroupVersion") == "2":

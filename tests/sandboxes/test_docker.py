@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import socket
 import threading
 from collections.abc import Iterator
@@ -18,7 +19,7 @@ from sandboxes.sandbox import Limits, Sandbox, SandboxSpec
 from schemas.errors import SandboxError
 from tests.docker_engine import DockerEngine
 from tests.sandboxes.host import namespace_of, processes_in
-from tests.sandboxes.test_isolation import STRAYS
+from tests.sandboxes.test_isolation import STRAYS, SYSCALL
 
 FILES = {"data.txt": b"hello\n"}
 OURS = 2
@@ -90,10 +91,26 @@ def test_files_of_the_host_are_not_there(sandbox: Sandbox, tmp_path: Path) -> No
 
 def test_no_network_but_a_loopback_of_its_own(sandbox: Sandbox) -> None:
     devices = [line.split(":")[0].strip() for line in shell(sandbox, "cat /proc/net/dev").decode().splitlines()[2:]]
-    assert devices == ["lo"]
+    assert devices == ["lo"] and shell(sandbox, "cat /etc/resolv.conf") == b"nameserver 127.0.0.1\n"
     own = ("import socket; s = socket.create_server(('127.0.0.1', 0)); socket.create_connection(s.getsockname());"
            "print('own loopback works')")
     assert sandbox.exec(["python3", "-c", own]).stdout == b"own loopback works\n"
+
+
+def test_sockets_are_only_of_families_that_a_network_namespace_holds(sandbox: Sandbox) -> None:
+    """40, a vsock, would reach the host of a virtual machine; 38 is the kernel's cryptography."""
+    kinds = {1: 1, 2: 1, 10: 1, 16: 3, 17: 3, 21: 5, 38: 5, 40: 1}
+    text = (f"import socket\nfor family, kind in {kinds}.items():\n try: socket.socket(family, kind); print(family)\n"
+            " except OSError as wrong: assert wrong.errno in (1, 97), wrong")
+    assert sandbox.exec(["python3", "-c", text]).stdout.split() == [b"1", b"2", b"10", b"16"]
+
+
+def test_system_calls_that_open_the_kernel_are_refused(sandbox: Sandbox) -> None:
+    assert sandbox.exec(["unshare", "--user", "true"]).stderr.endswith(b"Operation not permitted\n")
+    clone, keyctl, bpf = {"x86_64": (56, 250, 321), "aarch64": (220, 219, 280)}[os.uname().machine]
+    for call in ((clone, 0x10000000 | signal.SIGCHLD, 0, 0, 0, 0), (keyctl, 0, 0), (bpf, 0, 0, 0), (425, 1, 0)):
+        assert sandbox.exec(["python3", "-c", SYSCALL, *map(str, call)]).stdout == b"1\n", call
+    assert sandbox.exec(["python3", "-c", SYSCALL, "435", "0", "0"]).stdout == b"38\n"
 
 
 def test_the_hosts_network_only_where_it_is_asked_for(docker: DockerBackend, sandbox: Sandbox) -> None:

@@ -64,6 +64,9 @@ def _root_file_system() -> bytes:
         own.mode, text = 0o755, b"#!/bin/sh\necho from the image\n"
         own.size = len(text)
         archive.addfile(own, BytesIO(text))
+        everyones = tarfile.TarInfo("open")
+        everyones.type, everyones.mode = tarfile.DIRTYPE, 0o777
+        archive.addfile(everyones)
     return made.getvalue()
 
 
@@ -74,6 +77,7 @@ def test_an_image_by_name_is_what_commands_find(docker: DockerBackend, tiny: str
         assert sandbox.exec(["sh", "-c", "id -u; cat a; echo $COLOUR; ls /"]).stdout.split()[:4] == [
             b"1000", b"xblue", b"bin", b"data"]
         assert sandbox.exec(["cat"], stdin=b"given").stdout == b"given"
+        assert b"Read-only" in sandbox.exec(["sh", "-c", "echo y > /open/x"]).stderr
         assert sandbox.session("shell").run("cat a").stdout == b"x"
         absent = sandbox.session("python").run("1")
         assert absent.exit_code == 127 and b"python3" in absent.stderr
