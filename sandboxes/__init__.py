@@ -24,7 +24,12 @@ def open_backend(settings: Settings, artifacts: ArtifactStore) -> Backend:
         from sandboxes.process import warn_once
 
         warn_once()
-    return open_named(settings.sandbox_backend, Path(settings.home) / "sandboxes", artifacts)
+    opened = open_named(settings.sandbox_backend, Path(settings.home) / "sandboxes", artifacts)
+    if not settings.sandbox_warm:
+        return opened
+    from sandboxes.pool import Pool
+
+    return Pool(opened, warm=settings.sandbox_warm)
 
 
 def probe(name: str) -> str | None:

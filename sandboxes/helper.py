@@ -79,8 +79,10 @@ class Spawner:
         with theirs:
             try:
                 wire.send(self._main, message, [theirs.fileno()])
-            except BaseException:
+            except BaseException as wrong:
                 ours.close()
+                if self._main.fileno() < 0:  # another thread has found it gone
+                    raise ConnectionResetError("the helper process of sandboxes has ended") from wrong
                 raise
         ours.settimeout(REPLY_S)
         return Channel(ours)

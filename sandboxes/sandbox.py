@@ -118,8 +118,14 @@ class Session(Protocol):
 
 
 class Sandbox(Protocol):
-    id: str
-    backend: str
+    @property
+    def id(self) -> str: ...
+    @property
+    def backend(self) -> str: ...
+    @property
+    def initial(self) -> str:
+        """Digest of the workspace as it was handed out."""
+        ...
 
     def exec(self, argv: Sequence[str], *, deadline_s: float = 30.0, stdin: bytes = b"",
              environment: Mapping[str, str] | None = None, cwd: str | None = None) -> ExecResult:

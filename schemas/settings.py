@@ -48,6 +48,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """Largest file that a command in the sandbox may write."""
     sandbox_output_kb: Count = 256
     """Bytes kept of each output stream, head and tail."""
+    sandbox_warm: Annotated[int, msgspec.Meta(ge=0)] = 0
+    """Sandboxes made ahead of being asked for, for the tasks that were asked for last."""
     tool_deadline_s: Seconds = 30.0
     producer_concurrency: Count = 128
     """Episodes in flight in one producer."""
