@@ -169,8 +169,11 @@ class _Loop:
         try:
             step(life)
         except Exception as wrong:
-            print(f"spawner: {life.name}: {type(wrong).__name__}: {wrong}", file=sys.stderr, flush=True)
-            life.reply({"error": str(wrong)})
+            # A log that grew with each failure would be a leak.
+            if life.channel:
+                life.reply({"error": str(wrong)})
+            else:
+                print(f"spawner: {life.name}: {type(wrong).__name__}: {wrong}", file=sys.stderr, flush=True)
             self._end(life)
 
     def _begin(self, life: Life) -> None:

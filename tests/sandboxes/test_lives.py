@@ -70,6 +70,7 @@ def test_lives_leak_nothing(bubblewrap: BubblewrapBackend) -> None:
     assert state_of(bubblewrap) == before
     grown = {name: count - counted[name] for name, count in counts_of(bubblewrap).items()}
     assert max(grown.values()) < LIVES / 2, grown
+    assert (bubblewrap.folder.path / "spawner.log").read_text() == ""  # who asked was told
     token = bubblewrap.folder.token
     bubblewrap.close()
     assert cgroups_of(token) == [] and list(bubblewrap.root.iterdir()) == []
