@@ -35,9 +35,12 @@ def examine(lake: Lake, log_identity: str = "", log_ends: Mapping[TopicPartition
         sound &= all(finding.severity == "note" for finding in findings)
         found += findings
         advance(name)
-    found += _of_whole(lake, tables, log_identity)
-    if sound and table_exists(tables, "events"):
-        found += _of_positions(lake, log_ends or {})
+    try:
+        found += _of_whole(lake, tables, log_identity)
+        if sound and table_exists(tables, "events"):
+            found += _of_positions(lake, log_ends or {})
+    except LakeError as wrong:
+        found.append(Finding("damage", lake.folder.url, str(wrong), wrong.hint))
     return found
 
 

@@ -11,7 +11,7 @@ from artifacts.folder import Folder, Stored
 from lake.entries import Told
 from lake.files import live_files
 from lake.journal import Listing, list_table, read_entry
-from lake.tables import IDENTITY_KEY, PROPERTIES, VERSION_KEY, NewerLakeError, identity_of, open_table
+from lake.tables import IDENTITY_KEY, PROPERTIES, VERSION_KEY, NewerLakeError, identity_of, open_table, table_exists
 from lake.transactions import LOG, entry_name, first_line
 from schemas.errors import LakeError
 from schemas.ids import now_us
@@ -36,9 +36,10 @@ def of_table(tables: Folder, name: str, owner: str) -> Iterator[Finding]:
     """`owner`: identity of the log that the lake is a copy of; empty where that cannot be told."""
     folder = tables.at(name)
     try:
+        table_exists(tables, name)
         listing = list_table(folder)
-    except OSError as wrong:
-        yield Finding("damage", name, f"cannot be listed: {wrong.strerror}", "make the storage readable again")
+    except (LakeError, OSError) as wrong:
+        yield Finding("damage", name, f"cannot be listed ({first_line(wrong)})", "make the storage readable again")
         return
     if not listing.entries and not listing.data:
         return

@@ -111,6 +111,7 @@ def _set(folder: Folder, pointer: Any, data: bytes | None) -> None:
     try:
         done = folder.replace(POINTER, msgspec.json.encode(pointer), data)
     except OSError as wrong:
-        raise LakeError(f"lake cannot be written ({wrong.strerror})", where=folder.url) from None
+        raise LakeError(f"lake cannot be written ({wrong.strerror})", where=folder.url,
+                        hint="is there free space, and may it be written?") from None
     if not done:
         raise LakeError("another process changed which tables are the lake", where=folder.url, hint="try again")

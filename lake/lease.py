@@ -74,8 +74,16 @@ class Lease:
         with self._lock:
             if self._data is not None:
                 with suppress(OSError):  # Then it ends by itself.
-                    self._folder.replace(FILE, b"{}", self._data)
+                    self._let_go(self._data)
                 self._data = None
+
+    def _let_go(self, data: bytes) -> None:
+        try:
+            self._folder.replace(FILE, b"{}", data)
+        except OSError:
+            if time.monotonic() - self._renewed > self._term_s / 2:
+                raise
+            self._folder.remove(FILE)  # The disk is full, and nobody else may have taken the lease yet.
 
     def _renew(self) -> None:
         if self._data is None:
@@ -107,7 +115,8 @@ def maintenance(folder: Folder, task: str, wait_s: float = 0.0, term_s: float = 
     try:
         _acquire(lease, folder, wait_s, term_s)
     except OSError as wrong:
-        raise LakeError(f"lake cannot be written ({wrong.strerror})", where=folder.url) from None
+        raise LakeError(f"lake cannot be written ({wrong.strerror})", where=folder.url,
+                        hint="is there free space, and may it be written? nothing was changed") from None
     done = threading.Event()
     keeper = threading.Thread(target=lease.keep, args=(done,), name="lease", daemon=True)
     keeper.start()

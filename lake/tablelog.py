@@ -12,6 +12,7 @@ import json
 import logging
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 from artifacts.folder import Folder
@@ -33,6 +34,7 @@ log = logging.getLogger("headrace.lake")
 CHECKPOINT_INTERVAL = 100
 _ATTEMPTS = 100
 """Commits of others that may come before ours without touching what it builds on."""
+_LOOKS, _LOOK_AGAIN_S = 4, 0.05
 
 
 class TableLog:
@@ -47,6 +49,8 @@ class TableLog:
         self.columns = {field.name for field in handle.schema().fields}
         self._files = {file.path: file for file in live_files(handle)}
         self.transactions = dict(read_transactions(self._log, self.version).entries)
+        self._at = self._told_at()
+        """Of the newest commit, in milliseconds."""
         Durable(self.folder).reach(self.version)
         self.follow()
 
@@ -86,17 +90,22 @@ class TableLog:
         if not self.there():
             raise LakeError("the table is gone", where=self.folder.url,
                             hint="`headrace lake rebuild` builds the tables anew from the log")
-        entry = _entry(actions, transactions)
         known = {name: self.transactions.get(name) for name in transactions}
         removed = {action["remove"]["path"] for action in actions if "remove" in action}
+        unseen = 0
         for _ in range(_ATTEMPTS):
+            entry = _entry(actions, transactions, max(self._at, time.time_ns() // 1_000_000))
             if self._create(entry):
                 self._apply(entry)
                 self.version += 1
                 return self._checkpoint()
-            if not self.follow():
-                raise LakeError("an entry of the table's log is there and is not", where=self.folder.url,
-                                value=self.version + 1)
+            if not self.follow():  # Storage may refuse a write that met another one, or not show yet what it has.
+                if unseen == _LOOKS:
+                    raise LakeError("an entry of the table's log is there and is not", where=self.folder.url,
+                                    value=self.version + 1, hint="is the storage consistent? nothing was committed")
+                unseen += 1
+                time.sleep(_LOOK_AGAIN_S * unseen)
+                continue
             if {name: self.transactions.get(name) for name in transactions} != known or removed - self._files.keys():
                 break
         raise CommitConflictError("another writer committed first", where=self.folder.url, value=self.version)
@@ -108,9 +117,21 @@ class TableLog:
             raise LakeError(f"commit failed ({first_line(wrong)})", where=self.folder.url,
                             hint="is the disk full or read-only, or the storage down?") from None
 
+    def _told_at(self) -> int:
+        try:
+            newest = self._log.read(entry_name(self.version))
+        except OSError:  # Who needs the entry itself says so.
+            return 0
+        with suppress(ValueError):
+            return max((int(action["commitInfo"].get("timestamp") or 0) for action in actions_of(newest)
+                        if "commitInfo" in action), default=0)
+        return 0
+
     def _apply(self, entry: bytes) -> None:
         for action in actions_of(entry):
-            if txn := action.get("txn"):
+            if info := action.get("commitInfo"):
+                self._at = max(self._at, int(info.get("timestamp") or 0))
+            elif txn := action.get("txn"):
                 self.transactions[txn["appId"]] = txn["version"]
             elif add := action.get("add"):
                 rows = json.loads(add.get("stats") or "{}").get("numRecords")
@@ -138,8 +159,8 @@ def open_log(root: Folder, name: str) -> TableLog | None:
     return TableLog(root, name) if table_exists(root, name) else None
 
 
-def _entry(actions: Sequence[dict[str, Any]], transactions: Mapping[str, int]) -> bytes:
-    now = time.time_ns() // 1_000_000
+def _entry(actions: Sequence[dict[str, Any]], transactions: Mapping[str, int], now: int) -> bytes:
+    """Times of commits never go back, whatever the clock does: `--as-of` a time looks them up in order."""
     info = {"timestamp": now, "operation": "WRITE", "operationParameters": {"mode": "Append"},
             "engineInfo": "headrace"}
     said = [{"txn": {"appId": name, "version": version, "lastUpdated": now}} for name, version in transactions.items()]

@@ -52,7 +52,8 @@ def table_exists(root: Folder, name: str) -> bool:
     try:
         return folder.size(f"{LOG}/{entry_name(0)}") is not None
     except OSError as wrong:
-        raise LakeError(f"lake cannot be read ({wrong.strerror})", where=folder.url) from None
+        raise LakeError(f"lake cannot be read ({wrong.strerror})", where=folder.url,
+                        hint="make it readable; nothing was changed") from None
 
 
 def open_table(root: Folder, name: str, version: int | None = None) -> DeltaTable:

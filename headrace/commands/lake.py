@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from headrace.options import add_reading, settings_of
-from schemas.errors import UnavailableError, UserError
+from schemas.errors import UserError
 
 if TYPE_CHECKING:
     from eventlog.inspection import Inspector
@@ -133,7 +133,7 @@ def _show(options: argparse.Namespace, names: Sequence[str], rows: Sequence[Sequ
 def _verify(rooms: Rooms, options: argparse.Namespace) -> int:
     from headrace.progress import counting
     from replay.audit import differences
-    from schemas.errors import LakeError
+    from schemas.errors import LakeError, LogDamagedError
 
     lake, problems = rooms.lake, list[str]()
     try:
@@ -146,7 +146,7 @@ def _verify(rooms: Rooms, options: argparse.Namespace) -> int:
                     problems.append(f"the lake is a copy of log {lake.identity}, and this home's log is "
                                     f"{found}: name the --home or --log that belong together")
                 problems += differences(lake, rooms.artifacts, log, advance)
-    except LakeError as wrong:
+    except (LakeError, LogDamagedError) as wrong:
         problems.append(f"{wrong}; {wrong.hint}")
     problems = list(dict.fromkeys(problems))  # The same damage stops both audits.
     against = "the log" if options.against_log else "their promises" if options.quick else "the archive"
@@ -224,14 +224,18 @@ def _doctor(rooms: Rooms, options: argparse.Namespace) -> int:
     from headrace.progress import counting
     from lake.doctor import examine
     from lake.examination import Finding
-    from schemas.topics import TOPICS
+    from schemas.errors import HeadraceError, LogDamagedError
 
     identity, ends, unseen = "", {}, []
     if rooms.settings.log != "sqlite" or (Path(rooms.settings.home) / "log.db").exists():
         try:
-            identity, ends = rooms.log.identity, rooms.log.ends(TOPICS)
-        except UnavailableError as wrong:
-            unseen.append(Finding("note", rooms.settings.log, f"the log was not looked at: {wrong}", wrong.hint))
+            with _looking_at(rooms) as log:
+                assert log is not None
+                identity = log.about()["identity"]
+                ends = {(row.topic, row.partition): row.end for row in log.partitions()}
+        except HeadraceError as wrong:
+            severity: Any = "damage" if isinstance(wrong, LogDamagedError) else "note"
+            unseen.append(Finding(severity, rooms.settings.log, f"the log was not looked at: {wrong}", wrong.hint))
     with counting("tables", None) as advance:
         findings = unseen + examine(rooms.lake, identity, ends, lambda table: advance(1))
     damages = sum(finding.severity == "damage" for finding in findings)

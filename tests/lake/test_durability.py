@@ -182,6 +182,24 @@ def test_a_disk_that_is_full_stops_the_flush_and_the_next_one_goes_on(
     assert lake.verify() == []
 
 
+def test_maintenance_that_fails_on_a_full_disk_holds_nobody_up_afterwards(
+        small_disk: Path, artifacts: ArtifactStore, story: Story) -> None:
+    lake, _, late = half_told(small_disk, artifacts, story)
+    lake.commit(*late)
+    filler = small_disk / "filler"
+
+    def fill(table: str) -> None:
+        with suppress(OSError), filler.open("ab", buffering=0) as file:
+            while True:
+                file.write(b"." * 4096)
+
+    with pytest.raises(LakeError, match="No space left"):
+        lake.compact(advance=fill)
+    filler.unlink()
+    lake.compact()
+    assert lake.verify() == []
+
+
 def test_a_folder_that_may_only_be_read_is_read_and_told(
         small_disk: Path, artifacts: ArtifactStore, story: Story) -> None:
     lake, _, late = half_told(small_disk, artifacts, story)
