@@ -164,7 +164,7 @@ class Sink:
                 _log.info("%s-%d: offsets %d to %d did not come; asking again", *part, jump[0], jump[1] - 1)
                 subscription.seek(part, jump[0])
             elif jump[1] - jump[0] > 1:  # A single one is the mark that ends a transaction.
-                _log.warning("%s-%d: the log has no offsets %d to %d; `headrace lake verify` tells whether that is a loss",
+                _log.warning("%s-%d: the log has no offsets %d to %d; `headrace lake verify` tells if that is a loss",
                              *part, jump[0], jump[1] - 1)
         return jumped[part]
 
