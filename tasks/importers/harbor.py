@@ -2,8 +2,9 @@
 folder of such folders. Folders of the older Terminal-Bench (`task.yaml`) are taken too.
 
 The image is not built: a task runs on the sandbox's own programs, without a network, with its working directory as the
-workspace. Of a Dockerfile WORKDIR, ENV and COPY into the working directory are done; the rest, and whatever else is not
-there, is told in `hidden.notes` and so in every verdict's evidence. What cannot be judged at all is refused.
+workspace. Of a Dockerfile WORKDIR, ENV, COPY and what RUN can do without root, network and installers is done (see
+tasks.importers.dockerfile); the rest, and whatever else is not there, is told in `hidden.notes` and so in every
+verdict's evidence. What cannot be judged at all is refused.
 """
 
 from __future__ import annotations
@@ -32,6 +33,8 @@ _VERSIONS = ("1.0", "1.1", "1.2", "1.3", "1.4")
 _CANARY = re.compile(r"\s*(<!--.*canary.*-->|#.*canary.*)\s*", re.IGNORECASE)
 _VARIABLE = re.compile(r"\$\{(\w+)(?::-([^}]*))?\}")
 _CHUNK = 60_000
+_MEMORY_MB = 512
+"""Of a sandbox, unless a setting says more."""
 _ABSOLUTE = re.compile(r"(?<![\w./:~-])(/(?:etc|root|home|opt|var|srv|data|output|mnt|tmp|usr)\b)")
 
 
@@ -72,13 +75,15 @@ def _load(folder: Path) -> Task:
     environment = sections["environment"]
     built = dockerfile.read(folder / "environment", WORKDIR)
     workdir = str(environment.get("workdir") or built.workdir)
-    files = built.files_of(workdir)
+    files, setup = built.files_of(workdir), built.setup_of(workdir)
     instruction = strip_canary(read_text(folder / "instruction.md", HINT))
-    notes = [*built.notes, *_notes(environment, sections["verifier"]), *_elsewhere(instruction, workdir)]
+    notes = [*built.notes, *_notes(folder, config, sections), *_elsewhere(instruction, workdir)]
     tests = folder_files(folder / "tests")
+    if not _has_command(tests["test.sh"]):
+        notes.append("tests/test.sh holds no command, so no reward comes of it")
     name = str(sections["task"].get("name") or folder.resolve().name)
     return Task(
-        task_id=name, kind="terminal", set=SET, tools=TOOLS, files=files, aliases=[workdir],
+        task_id=name, kind="terminal", set=SET, tools=TOOLS, files=files, aliases=[workdir], setup=setup,
         prompt=prompt_of(instruction, workdir),
         environment={**built.environment, **_variables(environment, toml, "environment")},
         limits=Limits(max_turns=MAX_TURNS, wall_clock_s=_seconds(sections["agent"], toml, "agent", 600.0)),
@@ -116,15 +121,31 @@ def _refuse(folder: Path, config: dict[str, Any], sections: dict[str, dict[str, 
         raise TaskError("there is no test script", where=str(folder / "tests" / "test.sh"), hint=HINT)
 
 
-def _notes(environment: dict[str, Any], verifier: dict[str, Any]) -> list[str]:
-    notes = []
-    if environment.get("docker_image"):
-        notes.append(f"image {environment['docker_image']} is not used")
-    if environment.get("network_mode", "public") != "no-network":
-        notes.append("there is no network")
-    if verifier.get("environment"):
-        notes.append("the verifier's own image is not used")
-    return notes
+def _notes(folder: Path, config: dict[str, Any], sections: dict[str, dict[str, Any]]) -> list[str]:
+    """What the task asks for and does not get."""
+    environment, verifier, agent = sections["environment"], sections["verifier"], sections["agent"]
+    separate = verifier.get("environment") or verifier.get("environment_mode") == "separate"
+    asked = [
+        (environment.get("docker_image"), f"image {environment.get('docker_image')} is not used"),
+        (environment.get("network_mode", "public") != "no-network", "there is no network"),
+        (environment.get("healthcheck"), "the health check is not run"),
+        (environment.get("skills_dir"), "skills are not given to the policy"),
+        (_above(environment, "memory_mb", _MEMORY_MB),
+         f"memory is {_MEMORY_MB} MB, not {environment.get('memory_mb')}"),
+        (agent.get("user"), f"commands do not run as the user {agent.get('user')}"),
+        (verifier.get("user"), f"tests do not run as the user {verifier.get('user')}"),
+        (separate or (folder / "tests" / "Dockerfile").is_file(), "the verifier's own image is not used"),
+        (separate and config.get("artifacts"), "tests see the whole workspace, not the declared artifacts alone")]
+    return [note for given, note in asked if given]
+
+
+def _above(section: dict[str, Any], key: str, limit: float) -> bool:
+    value = section.get(key)
+    return isinstance(value, int | float) and value > limit
+
+
+def _has_command(script: bytes) -> bool:
+    return any(line.strip() and not line.strip().startswith(b"#") for line in script.splitlines())
 
 
 def _elsewhere(instruction: str, workdir: str) -> list[str]:

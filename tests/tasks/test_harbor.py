@@ -27,9 +27,9 @@ def test_a_task_is_data(tmp_path: Path) -> None:
     assert task.environment == {"A": "1", "B": "two words", "C": "three four"} and task.limits.wall_clock_s == 90.0
     assert task.prompt.startswith("Write 42 to /app/answer.txt.") and "canary" not in task.prompt
     assert set(task.hidden["script"]["files"]) == {"test.sh", "data/want.txt"}
-    assert task.hidden["notes"] == ["not done: RUN apt-get install -y    jq", "not done: ENV PATH=/venv/bin:$PATH",
-                                    "/etc/seed is not there",
+    assert task.hidden["notes"] == ["not done: RUN apt-get install -y  jq", "not done: ENV PATH=/venv/bin:$PATH",
                                     "image x:1 is not used", "there is no network"]
+    assert [command for command in task.setup if "/etc/seed" in command and "c2VlZA==" in command] == task.setup
 
 
 def test_places_that_are_not_kept_are_noted(tmp_path: Path) -> None:
@@ -101,3 +101,62 @@ def test_the_template(cases: Callable[[str], Path]) -> None:
     task, = load_tasks("harbor", cases("terminal/harbor-template-task"))
     assert (task.task_id, task.aliases, task.limits.wall_clock_s) == ("harbor-template-task", ["/app"], 900.0)
     assert set(task.hidden["script"]["files"]) == {"Dockerfile", "test.sh"} and task.reference
+
+
+DOCKER = """# syntax=docker/dockerfile:1
+ARG PLACE=/srv/data
+FROM golang AS build
+RUN go build -o /out
+FROM ubuntu:24.04
+ARG PLACE=/srv/data
+ENV ROOT=/app NAME="two words"
+ENV INDEX=$ROOT/index.txt
+WORKDIR $ROOT
+COPY --from=build /out /usr/bin/out
+COPY --chown=1000:1000 ["seed file.txt", "./"]
+COPY <<EOF notes/a.txt
+# not a comment
+hello
+EOF
+RUN apt-get update \\
+    # tools
+    && apt-get install -y jq \\
+    && rm -rf /var/lib/apt/lists/*
+RUN apt-get install -y git && mkdir -p $PLACE && echo "$NAME" > $INDEX
+RUN ["sh", "-c", "echo json > form.txt"]
+RUN <<EOF
+cat "seed file.txt" > copy.txt
+EOF
+RUN false && echo never > never.txt
+RUN curl -sSf https://example.com/x > fetched.txt && echo more > more.txt
+CMD ["bash"]
+"""
+
+
+def test_a_dockerfile_is_followed_as_far_as_it_goes(tmp_path: Path) -> None:
+    folder = harbor(tmp_path / "x", environment__Dockerfile=DOCKER)
+    (folder / "environment" / "seed file.txt").write_text("seed")
+    task, = load_tasks("harbor", folder)
+    assert task.files == {"seed file.txt": b"seed", "notes/a.txt": b"# not a comment\nhello\n"}
+    assert task.environment == {"ROOT": "/app", "NAME": "two words", "INDEX": "/app/index.txt"}
+    assert [note.partition(":")[0] for note in task.hidden["notes"]] == [
+        "not done", "not done", "done without what it installs or fetches", "done without what it installs or fetches",
+        "there is no network"]
+    assert len(task.setup) == 6 and "printf" in task.setup[0] and "go build" not in "".join(task.setup)
+
+
+@pytest.mark.parametrize(("toml", "more", "note"), [
+    ("[environment.healthcheck]\ncommand = 'true'", {}, "the health check is not run"),
+    ("[environment]\nmemory_mb = 4096", {}, "memory is 512 MB, not 4096"),
+    ("[environment]\nskills_dir = '/skills'", {}, "skills are not given to the policy"),
+    ("[agent]\nuser = 'agent'", {}, "commands do not run as the user agent"),
+    ("[verifier]\nuser = 'root'", {}, "tests do not run as the user root"),
+    ("artifacts = ['/app/x']\n[verifier]\nenvironment_mode = 'separate'", {},
+     "tests see the whole workspace, not the declared artifacts alone"),
+    ("", {"tests__Dockerfile": "FROM x"}, "the verifier's own image is not used"),
+    ("", {"test": "#!/bin/bash\n# later\n"}, "tests/test.sh holds no command, so no reward comes of it")])
+def test_what_a_task_asks_for_and_does_not_get_is_noted(
+        tmp_path: Path, toml: str, more: dict[str, str], note: str) -> None:
+    """PrimeIntellect-ai/verifiers#2354, #1921, #2152: parts of the format that look supported and quietly are not."""
+    task, = load_tasks("harbor", harbor(tmp_path / "x", toml=toml, **more))
+    assert note in task.hidden["notes"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-TOML = 'schema_version = "1.4"\n[verifier]\ntimeout_sec = 20.0\n[agent]\ntimeout_sec = 60.0\n'
+TOML = 'schema_version = "1.4"\n[verifier]\ntimeout_sec = 55.0\n[agent]\ntimeout_sec = 60.0\n'
 TEST = """#!/bin/bash
 if [ "$(cat /app/answer.txt)" = 42 ]; then echo 1 > /logs/verifier/reward.txt
 else echo 0 > /logs/verifier/reward.txt; fi

@@ -9,7 +9,8 @@ from typing import Any
 
 from artifacts import open_store
 from sandboxes import open_backend, probe
-from sandboxes.sandbox import SandboxSpec
+from sandboxes.sandbox import Limits, SandboxSpec
+from sandboxes.wanted import spec_for
 from schemas.events import ScoreRecorded
 from schemas.settings import Settings
 from tasks.task import Submission, SubmittedCall, Task, store_submission, store_task
@@ -50,8 +51,7 @@ class Rig:
 
     def play(self, task: Task, turns: Sequence[str]) -> str:
         """Run a script of the json dialect in a sandbox and hand in what it made."""
-        sandbox, answer, calls = self.backend.acquire(SandboxSpec(
-            files=task.files, aliases=task.aliases, environment=task.environment)), None, []
+        sandbox, answer, calls = self.backend.acquire(spec_for(task, None, limits=Limits(), owner="test")), None, []
         try:
             for number, turn in enumerate(turns):
                 call = json.loads(turn)

@@ -64,9 +64,15 @@ def run_script(hidden: TerminalHidden, script: Script, submission: Submission, t
             return Score(reward=0.0, components={"tests": 0.0, "tampering": 1.0},
                          evidence={"tampering": "files of the submission name the reward files", "files": forged})
         limit_s = max(1.0, min(script.timeout_s, context.deadline_s - _GRACE_S))
-        ran = sandbox.exec(["bash", f"/tests/{script.entry}"], deadline_s=limit_s, cwd=hidden.workdir,
+        ran = sandbox.exec([*_shell(script), f"/tests/{script.entry}"], deadline_s=limit_s, cwd=hidden.workdir,
                            environment=_environment(hidden, script, task))
         return _verdict(script, ran, sandbox, limit_s, {"set_aside": moved, "notes": hidden.notes})
+
+
+def _shell(script: Script) -> list[str]:
+    """`bash`, unless the script's first line names what is no shell: it then runs by that."""
+    first = script.files[script.entry].split(b"\n", 1)[0]
+    return [] if first.startswith(b"#!/") and not re.search(rb"sh\b", first) else ["bash"]
 
 
 def _verdict(script: Script, ran: ExecResult, sandbox: Sandbox, limit_s: float, evidence: dict[str, Any]) -> Score:
