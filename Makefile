@@ -9,7 +9,7 @@ CAD_STAMP := $(CAD)/.installed
 JOBS ?= 2
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: help setup system demo test lint kafka ui bench learning chaos cad cad-test docs clean
+.PHONY: help setup system demo test lint kafka ui bench learning chaos unprivileged cad cad-test docs clean
 
 help:            ## these lines
 	@grep -E '^[a-z-]+: .*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## ?/  make \1\t/' | expand -t 18
@@ -54,6 +54,9 @@ learning: setup  ## slow proof: three seeds climb, shuffled rewards do not
 
 chaos: setup     ## slow proof: 210 random kills and pauses on SQLite, Kafka and S3, then the audit; ARGS="--seed 7 --kills 300"
 	$(BIN)/python -m tests.chaos.chaos $(ARGS)
+
+unprivileged: setup ## slow proof: all tests of sandboxes as an ordinary user without any capability
+	$(BIN)/python -m tests.unprivileged pytest -n $(JOBS) --dist loadfile tests/sandboxes -k "not docker" $(ARGS)
 
 cad: $(CAD_STAMP) ## the environment of build123d programs (1 GB), apart from all else
 

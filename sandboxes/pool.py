@@ -99,8 +99,7 @@ class Pool:
             self._changed.notify_all()
         for thread in self._threads:
             thread.join()
-        for lease in leased:
-            lease.close()
+        _dispose(leased)
         self.distrust()
         self.backend.close()
 
