@@ -132,7 +132,7 @@ def _reap_half_made(folder: Path) -> bool:
 def _reap_owner(folder: Path) -> bool:
     try:
         lock = os.open(folder / LOCK, os.O_RDWR | os.O_CLOEXEC)
-    except FileNotFoundError:
+    except OSError:  # gone meanwhile, no owner's folder, or another user's, who will have to reap it
         return False
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
