@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 import argparse
+from collections import Counter
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from headrace.options import add_home, add_reading, add_sandbox, add_verifiers, positive, settings_of
 from tasks.importers import IMPORTERS
 
+if TYPE_CHECKING:
+    from tasks.task import Task
+
+NOTES_SHOWN = 10
 EXAMPLES = """examples:
   headrace tasks import humaneval HumanEval.jsonl.gz
   headrace tasks import gsm8k test.jsonl
@@ -57,8 +64,18 @@ def _import(options: argparse.Namespace) -> int:
         drain(Sink(rooms.log, rooms.lake, rooms.artifacts, rooms.settings))
     names = sorted({task.set for task in registered})
     print(f"registered {len(registered)} task{'s' if len(registered) > 1 else ''} in set {', '.join(names)}")
+    _print_notes(tasks)
     print(f"next: headrace run --tasks {names[0]} --policy scripted:reference")
     return 0
+
+
+def _print_notes(tasks: Sequence[Task]) -> None:
+    """What tasks ask for and do not get, the most common first; each verdict's evidence has those of its task."""
+    notes = Counter(note for task in tasks for note in dict.fromkeys(task.hidden.get("notes", [])))
+    for note, count in notes.most_common(NOTES_SHOWN):
+        print(f"note: {note}" + (f" ({count} tasks)" if len(tasks) > 1 else ""))
+    if len(notes) > NOTES_SHOWN:
+        print(f"note: and {len(notes) - NOTES_SHOWN} more, in the evidence of each verdict")
 
 
 def _check(options: argparse.Namespace) -> int:

@@ -160,3 +160,13 @@ def test_what_a_task_asks_for_and_does_not_get_is_noted(
     """PrimeIntellect-ai/verifiers#2354, #1921, #2152: parts of the format that look supported and quietly are not."""
     task, = load_tasks("harbor", harbor(tmp_path / "x", toml=toml, **more))
     assert note in task.hidden["notes"]
+
+
+def test_an_import_says_what_tasks_do_not_get(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    from headrace.cli import main
+
+    for name in ("a", "b"):
+        harbor(tmp_path / "tasks" / name, environment__Dockerfile="FROM x\nRUN apt-get install -y jq\n")
+    assert main(["tasks", "import", "harbor", str(tmp_path / "tasks"), "--home", str(tmp_path / "home")]) == 0
+    said = capsys.readouterr().out
+    assert "note: not done: RUN apt-get install -y jq (2 tasks)\nnote: there is no network (2 tasks)\n" in said
