@@ -22,8 +22,8 @@ from harness import REPOSITORY, machine, parser
 FOLDER = Path(__file__).parent
 RESULTS = FOLDER / "results.json"
 PAGE = REPOSITORY / "docs" / "benchmarks.md"
-NAMES = ("log", "sink", "lake_sql", "tail", "startup", "sandbox", "sandbox_leaks", "sandbox_docker", "verification",
-         "rescore", "production", "learning")
+NAMES = ("log", "sink", "lake_sql", "tail", "startup", "sandbox", "sandbox_leaks", "sandbox_docker",
+         "sandbox_snapshots", "verification", "rescore", "production", "learning")
 _HEAD = """# Benchmarks
 
 `make bench` measures everything anew and writes this page and `benchmarks/results.json`; with `ARGS=--quick` it takes

@@ -190,10 +190,13 @@ def entry_of_file(path: bytes, mode: int, data: bytes, put: Put) -> Entry:
 
 def entry_of_blocks(path: bytes, mode: int, blocks: Iterable[bytes], put: Put) -> Entry:
     """The entry of a file over `WHOLE_BYTES`, read in blocks that are all `BLOCK_BYTES` long but the last."""
-    size, names = 0, bytearray()
+    size, names, name = 0, bytearray(), ""
+    before: bytes | None = None
     for block in blocks:
         size += len(block)
-        names += bytes.fromhex(put(block).removeprefix(DIGEST_PREFIX))
+        if block is not before:  # hole after hole
+            before, name = block, put(block)
+        names += bytes.fromhex(name.removeprefix(DIGEST_PREFIX))
     return Entry(path, BLOCKS, mode, size, bytes(names))
 
 

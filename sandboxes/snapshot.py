@@ -122,7 +122,7 @@ def read_file(artifacts: ArtifactStore, name: str, path: str, limit_bytes: int =
 def content_of(entry: Entry, get: Get) -> Iterator[bytes]:
     """A file's content, a part at a time. Raises SandboxError (kind `snapshot`) if it is of another size."""
     left = entry.size
-    for part in map(get, entry.parts) if entry.content is None or entry.kind == BLOCKS else (entry.content,):
+    for part in _parts(entry, get) if entry.content is None or entry.kind == BLOCKS else (entry.content,):
         left -= len(part)
         if left < 0:
             break
@@ -130,6 +130,14 @@ def content_of(entry: Entry, get: Get) -> Iterator[bytes]:
     if left:
         raise SandboxError("snapshot manifest has a file whose content is of another size", kind="snapshot",
                            value=entry.path)
+
+
+def _parts(entry: Entry, get: Get) -> Iterator[bytes]:
+    before, part = "", b""
+    for name in entry.parts:
+        if name != before:  # hole after hole is read once
+            before, part = name, get(name)
+        yield part
 
 
 def _resolve(entries: Mapping[bytes, Entry], path: str) -> Entry:
