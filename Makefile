@@ -9,7 +9,7 @@ CAD_STAMP := $(CAD)/.installed
 JOBS ?= 2
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: help setup system demo test lint kafka ui bench learning chaos unprivileged cad cad-test docs clean
+.PHONY: help setup system demo test lint kafka ui bench learning chaos unprivileged starved cad cad-test docs clean
 
 help:            ## these lines
 	@grep -E '^[a-z-]+: .*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## ?/  make \1\t/' | expand -t 18
@@ -57,6 +57,9 @@ chaos: setup     ## slow proof: 210 random kills and pauses on SQLite, Kafka and
 
 unprivileged: setup ## slow proof: all tests of sandboxes as an ordinary user without any capability
 	$(BIN)/python -m tests.unprivileged pytest -n $(JOBS) --dist loadfile tests/sandboxes -k "not docker" $(ARGS)
+
+starved: setup   ## slow proof: every way to hang, starve or break a judge of code, at every kind of coding task
+	HEADRACE_EVERY_PAIR=1 $(BIN)/pytest tests/verifiers/test_coding_starved.py $(ARGS)
 
 cad: $(CAD_STAMP) ## the environment of build123d programs (1 GB), apart from all else
 

@@ -3,7 +3,7 @@ than it must.
 
 What comes from the candidate's sandbox is parsed as untrusted text: an outcome that is missing, twice there or
 malformed is a call without a value. What comes from the check's sandbox is trusted, but for its resources: a check
-that does not end is the verifier's fault, not the candidate's.
+that does not end before it has seen a value of the candidate's is the verifier's fault; later it is the candidate's.
 """
 
 from __future__ import annotations
@@ -15,11 +15,14 @@ from typing import Any, NamedTuple
 
 from sandboxes.sandbox import ExecResult, Sandbox
 from schemas.errors import VerifierError
+from verifiers.c_compile import BINARY
 from verifiers.program import ENVIRONMENT, call
 
 CANDIDATE = ("verifiers.values", "verifiers.candidate_runner")
+C_CANDIDATE = (*CANDIDATE, "verifiers.c_runner")
 CHECK = ("verifiers.values", "verifiers.check_runner")
 NO_VALUE = {"died": True}
+_FORGED = ("something else wrote among the answers",)
 _INDEX_DIGITS = 10
 START_S = 5.0
 """What an interpreter may take to start on a busy machine, on top of the budget of the calls."""
@@ -31,6 +34,8 @@ class Answers(NamedTuple):
     look: dict[str, Any]
     load: str | None
     outcomes: list[dict[str, Any]]
+    signs: tuple[str, ...] = ()
+    """Of tampering, seen while it ran."""
 
 
 def ask_candidate(sandbox: Sandbox, *, path: str, entry: str, calls: list[dict[str, Any]], deadline_s: float,
@@ -41,21 +46,38 @@ def ask_candidate(sandbox: Sandbox, *, path: str, entry: str, calls: list[dict[s
     return read_answers(result, len(calls))
 
 
+def ask_c_candidate(sandbox: Sandbox, *, entry: str, args: list[str], returns: str, calls: list[dict[str, Any]],
+                    deadline_s: float, budget_s: float) -> Answers:
+    """The same of a shared library that was compiled there."""
+    argv, stdin = call(*C_CANDIDATE, path=BINARY, entry=entry, args=args, returns=returns, calls=calls,
+                       deadline_s=deadline_s, budget_s=budget_s)
+    result = sandbox.exec(argv, stdin=stdin, environment=ENVIRONMENT, deadline_s=deadline_s + budget_s + START_S)
+    return read_answers(result, len(calls))
+
+
 def read_answers(result: ExecResult, calls: int) -> Answers:
     """The records of the runner. Only the first line was written before the candidate's code could run."""
     first, *lines = result.stdout.split(b"\n")
     look = _record(first) or {"compiles": False, "error": "said nothing", "findings": []}
     loads = [record["load"] for record in map(_record, lines) if record and "load" in record]
     if not loads:
-        return Answers(look, _silence(result), [NO_VALUE] * calls)
+        return Answers(look, _silence(result), [NO_VALUE] * calls, _ended_itself(result))
     if loads[0] is not None:
-        return Answers(look, str(loads[0])[:300], [NO_VALUE] * calls)
+        return Answers(look, str(loads[0])[:300], [NO_VALUE] * calls, _FORGED if len(loads) > 1 else ())
     found: dict[int, dict[str, Any]] = {}
+    lines_of_ours = len(loads)
     for line in lines:
         index, _, said = line.partition(b" ")
         if index.isdigit() and len(index) < _INDEX_DIGITS:
+            lines_of_ours += int(index) < calls and int(index) not in found
             found[int(index)] = NO_VALUE if int(index) in found else _outcome(_record(said) or {})
-    return Answers(look, None, [found.get(index, _lost(result)) for index in range(calls)])
+    forged = len(loads) > 1 or lines_of_ours != sum(map(bool, lines))
+    return Answers(look, None, [found.get(index, _lost(result)) for index in range(calls)],
+                   _FORGED if forged and not result.truncated else ())
+
+
+def _ended_itself(result: ExecResult) -> tuple[str, ...]:
+    return ("its process was ended from within while it was loaded",) if result.exit_code == 0 else ()
 
 
 def _record(line: bytes) -> dict[str, Any] | None:
@@ -85,6 +107,10 @@ def _silence(result: ExecResult) -> str:
     return "out of memory while loading" if result.oom else f"ended while loading (exit code {result.exit_code})"
 
 
+class CheckStuck(Exception):
+    """The check, which ended well without values of the candidate's, does not with them."""
+
+
 class Verdict(NamedTuple):
     passed: int
     total: int
@@ -100,11 +126,14 @@ _first: dict[bytes, bytes] = {}
 
 def ask_check(open_sandbox: Callable[[], Sandbox], asked: dict[str, Any],
               deadline_s: float) -> dict[str, Any] | Verdict:
-    """One round of the check: its new calls by key, or its verdict. Raises VerifierError if the check is at fault."""
+    """One round of the check: its new calls by key, or its verdict. Raises VerifierError if the check is at fault,
+    CheckStuck if what the candidate gave is."""
     argv, stdin = call(*CHECK, request=asked)
     key = b"" if asked["outcomes"] else hashlib.sha256(stdin).digest()
-    text = _first.get(key) or _said(open_sandbox(), argv, stdin, deadline_s)
+    text = _first.get(key) or _said(open_sandbox(), argv, stdin, deadline_s, bool(asked["outcomes"]))
     said = json.loads(text)
+    if "stuck" in said:
+        raise CheckStuck(said["stuck"])
     if "broken" in said:
         raise VerifierError(said["broken"], where="check", hint="the task is at fault, not the candidate")
     if "new" not in said:
@@ -117,9 +146,12 @@ def ask_check(open_sandbox: Callable[[], Sandbox], asked: dict[str, Any],
     return new
 
 
-def _said(sandbox: Sandbox, argv: list[str], stdin: bytes, deadline_s: float) -> bytes:
+def _said(sandbox: Sandbox, argv: list[str], stdin: bytes, deadline_s: float, with_values: bool) -> bytes:
     result = sandbox.exec(argv, stdin=stdin, environment=ENVIRONMENT, deadline_s=deadline_s)
     if result.timed_out or result.oom or result.truncated or result.exit_code != 0:
+        if with_values:
+            raise CheckStuck("does not end in time" if result.timed_out else "runs out of memory" if result.oom
+                             else "writes without end" if result.truncated else f"ends with {result.exit_code}")
         raise VerifierError("the check did not end well", where="check sandbox", value={
             "timed_out": result.timed_out, "oom": result.oom, "truncated": result.truncated,
             "exit_code": result.exit_code, "stderr": result.stderr[-500:].decode(errors="replace")})

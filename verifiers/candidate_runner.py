@@ -40,8 +40,12 @@ def main(path: str, entry: str, calls: list[dict[str, Any]], deadline_s: float, 
     send(channel, look_at(source))
     function, problem = _load(source, entry, deadline_s)
     send(channel, {"load": problem})
-    if function is None:
-        return
+    if function is not None:
+        answer_all(channel, function, calls, deadline_s, budget_s)
+
+
+def answer_all(channel: int, function: Callable[..., Any], calls: list[dict[str, Any]], deadline_s: float,
+               budget_s: float) -> None:
     gc.freeze()  # Children share these pages until they write to them.
     end = time.monotonic() + budget_s
     for index, call in enumerate(calls):

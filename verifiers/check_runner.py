@@ -179,11 +179,13 @@ def run_check(request: dict[str, Any]) -> dict[str, Any]:
     except EndOfRound:
         pass
     except values.Unencodable as wrong:
-        return {"broken": f"the check passes a value that cannot cross: {wrong}"}
+        return {"stuck" if request["outcomes"] else "broken": f"the check passes a value that cannot cross: {wrong}"}
     except Exception as wrong:
         error = describe(wrong)
     if candidate.new or candidate.unknown:
         return {"new": candidate.new}
+    if not tally.total and request["outcomes"] and "assert" in request["check"]:
+        return {"stuck": "comes by no assertion"}
     if not tally.total and (not error or not candidate.calls):
         return {"broken": f"the check asserts nothing ({error or 'and ends'})"}
     return {"passed": tally.passed, "total": tally.total, "failures": tally.failures, "error": error,

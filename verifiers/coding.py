@@ -1,15 +1,16 @@
-"""Verdicts on Python functions, computed where the candidate cannot reach.
+"""Verdicts on functions, in Python or C, computed where the candidate cannot reach.
 
 The candidate runs in a fresh sandbox with arguments alone and returns plain values. Wanted values stay on this side
 (`tests`), or in a second sandbox that runs the task's own `check` against those values (`check`). So the known ways to
 fool a test run (exit codes, printed summaries, patched test runners, objects equal to everything) have nothing to
 act on.
 
-`task.hidden`: `entry`, `path` (default solution.py), `reward` (`rate`: share of the tests passed; `all`: 1 only if all
-are), `deadline_s` per call, `budget_s` for all calls of a verdict, and either
+`task.hidden`: `entry`, `language` (`python`, `c`), `path` (default solution.py, solution.c), `reward` (`rate`: share of
+the tests passed; `all`: 1 only if all are), `deadline_s` per call, `budget_s` for all calls of a verdict, and either
   `tests`: [{`args`: [encoded], `kwargs`?: {name: encoded}, `want`: encoded, `tolerance`?: number}], or
   `check`: source that defines `check(candidate)`, with `preamble`: source it may rely on.
-Encoded: see verifiers.values. Whole repositories, with `task.hidden["repository"]`: see verifiers.repository.
+Encoded: see verifiers.values. A function in C has a `signature`: {`returns`, `args`}, see verifiers.c_types.
+Whole repositories, with `task.hidden["repository"]`: see verifiers.repository.
 Programs that read and write texts, in Python or C, with `task.hidden["stdio"]`: see verifiers.stdio.
 """
 
@@ -20,33 +21,29 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-import msgspec
-
-from sandboxes.sandbox import Limits, Sandbox, SandboxSpec
-from schemas.errors import VerifierError
+from sandboxes.sandbox import Sandbox
 from tasks.task import Submission, Task
 from verifiers import repository, stdio, values
-from verifiers.bridge import CANDIDATE, CHECK, Answers, Verdict, ask_candidate, ask_check
+from verifiers.bridge import C_CANDIDATE, CANDIDATE, CHECK, Answers, ask_c_candidate, ask_candidate
+from verifiers.c_compile import SHARED, compile_c, findings_of
+from verifiers.coding_check import by_check, details
+from verifiers.coding_score import Judged, read
+from verifiers.coding_task import CodingHidden, hidden_of
 from verifiers.digest import code_digest
+from verifiers.killable import versions
 from verifiers.repository_review import LOOK
 from verifiers.submitted import NotSubmitted, read_submitted
 from verifiers.verifier import Context, Score
 
-MODULES = ("verifiers.coding", "verifiers.bridge", "verifiers.program", "verifiers.submitted", *CANDIDATE, *CHECK,
-           "verifiers.repository", *repository.RUNNER, *repository.HOST, *LOOK, "verifiers.stdio", *stdio.SOURCE_LOOK)
+MODULES = tuple(sorted({
+    "verifiers.coding", "verifiers.coding_check", "verifiers.coding_score", "verifiers.coding_task", "verifiers.bridge",
+    "verifiers.c_compile", "verifiers.c_types", "verifiers.findings", "verifiers.program", "verifiers.submitted",
+    "verifiers.killable", "verifiers.signs", "verifiers.tampering", *CANDIDATE, *C_CANDIDATE, *CHECK,
+    "verifiers.repository", *repository.RUNNER, *repository.HOST, *LOOK, "verifiers.stdio", *stdio.SOURCE_LOOK}))
 SOURCE_LIMIT = 1 << 20
-ROUNDS_LIMIT = 40
-
-
-class CodingHidden(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    entry: str
-    path: str = "solution.py"
-    reward: str = "rate"
-    deadline_s: float = 5.0
-    budget_s: float = 20.0
-    tests: list[dict[str, Any]] = []
-    check: str = ""
-    preamble: str = ""
+GRACE_S = 4.0
+"""Between our deadline and that of whoever waits for the verdict."""
+_COMPILE_S = 20.0
 
 
 class CodingVerifier:
@@ -54,43 +51,71 @@ class CodingVerifier:
 
     @property
     def digest(self) -> str:
-        return code_digest(MODULES)
+        return _digest()
 
     def verify(self, submission: Submission, task: Task, context: Context) -> Score:
-        """Reward, and components `tests_passed`, `compiles`, `static` (1 / (1 + findings))."""
+        """Reward, and components `tests_passed`, `compiles`, `static` (1 / (1 + findings that its seed does not have)),
+        `tampering` (1 where the submission shows that it was made for its judge; no part of the reward)."""
         if "repository" in task.hidden:
             return repository.verify(submission, task, context)
         if "stdio" in task.hidden:
             return stdio.verify(submission, task, context)
-        hidden = _hidden(task)
+        end = time.monotonic() + context.deadline_s - GRACE_S
+        hidden = hidden_of(task)
         candidate = context.open_sandbox(submission, task)
         try:
-            read_submitted(candidate, hidden.path, SOURCE_LIMIT)
+            source = read_submitted(candidate, hidden.path, SOURCE_LIMIT)
         except NotSubmitted as wrong:
-            return _score(hidden, {"compiles": False, "findings": []}, 0, 1, {"candidate": str(wrong)})
-        if hidden.check:
-            return _by_check(hidden, candidate, context)
-        answers = _ask(hidden, candidate, hidden.tests, hidden.budget_s)
-        failures = [failure for failure in map(_failure, hidden.tests, answers.outcomes) if failure]
-        total = len(hidden.tests)
-        return _score(hidden, answers.look, total - len(failures), total, _details(answers, failures))
+            return Judged(hidden).score({"compiles": False, "findings": []}, 0, 1, {"candidate": str(wrong)})
+        judged = read(submission, task, hidden, source, context)
+        if hidden.language == "c":
+            return _judge_c(judged, task, candidate, end)
+        return _judge(judged, candidate, context, end)
 
 
-def _hidden(task: Task) -> CodingHidden:
-    try:
-        hidden = msgspec.convert(task.hidden, CodingHidden)
-    except msgspec.ValidationError as wrong:
-        raise VerifierError(f"the task's hidden part is wrong: {wrong}", where=f"task {task.task_id}") from None
-    if bool(hidden.tests) == bool(hidden.check) or hidden.reward not in ("rate", "all"):
-        raise VerifierError("a coding task needs either tests or a check, and reward `rate` or `all`",
-                            where=f"task {task.task_id}")
-    return hidden
+@functools.cache
+def _digest() -> str:
+    return code_digest(MODULES, versions("pytest", "pluggy"))
 
 
-def _ask(hidden: CodingHidden, sandbox: Sandbox, calls: list[dict[str, Any]], budget_s: float) -> Answers:
-    asked = [{"args": call["args"], "kwargs": call.get("kwargs", {})} for call in calls]
-    return ask_candidate(sandbox, path=hidden.path, entry=hidden.entry, calls=asked, deadline_s=hidden.deadline_s,
-                         budget_s=budget_s)
+def _judge(judged: Judged, candidate: Sandbox, context: Context, end: float) -> Score:
+    hidden = judged.hidden
+
+    def ask(calls: list[dict[str, Any]], budget_s: float) -> Answers:
+        return ask_candidate(candidate, path=hidden.path, entry=hidden.entry, calls=_asked(calls),
+                             deadline_s=hidden.deadline_s, budget_s=_within(budget_s, hidden, end))
+
+    if hidden.check:
+        return by_check(judged, ask, context, end)
+    return _by_tests(judged, ask(hidden.tests, hidden.budget_s))
+
+
+def _judge_c(judged: Judged, task: Task, candidate: Sandbox, end: float) -> Score:
+    hidden = judged.hidden
+    assert hidden.signature
+    look = compile_c(candidate, hidden.path, min(_COMPILE_S, end - time.monotonic()), SHARED)
+    judged = judged._replace(before=findings_of(candidate, task.files.get(hidden.path, b"")))
+    if not look["compiles"]:
+        return judged.score(look, 0, len(hidden.tests), {"candidate": "does not compile", "source": look})
+    answers = ask_c_candidate(candidate, entry=hidden.entry, args=list(hidden.signature.args),
+                              returns=hidden.signature.returns, calls=_asked(hidden.tests),
+                              deadline_s=hidden.deadline_s, budget_s=_within(hidden.budget_s, hidden, end))
+    return _by_tests(judged, answers._replace(look=look))
+
+
+def _within(budget_s: float, hidden: CodingHidden, end: float) -> float:
+    return min(budget_s, max(0.1, end - time.monotonic() - hidden.deadline_s))
+
+
+def _asked(calls: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [{"args": call["args"], "kwargs": call.get("kwargs", {})} for call in calls]
+
+
+def _by_tests(judged: Judged, answers: Answers) -> Score:
+    tests = judged.hidden.tests
+    failures = [failure for failure in map(_failure, tests, answers.outcomes) if failure]
+    return judged.score(answers.look, len(tests) - len(failures), len(tests), details(answers, failures),
+                        answers.signs)
 
 
 def _failure(test: Mapping[str, Any], outcome: Mapping[str, Any]) -> dict[str, Any] | None:
@@ -103,55 +128,3 @@ def _failure(test: Mapping[str, Any], outcome: Mapping[str, Any]) -> dict[str, A
         if values.same(got, values.decode(test["want"]), float(test.get("tolerance", 0.0))):
             return None
     return {"args": test["args"], "got": dict(outcome)}
-
-
-def _by_check(hidden: CodingHidden, candidate: Sandbox, context: Context) -> Score:
-    """Rounds: the check says which calls it needs, the candidate answers them, until the check has its verdict.
-
-    The candidate's budget is for all rounds: one that is slow on purpose gets a 0, not a verifier out of time.
-    """
-    checking = functools.cache(lambda: context.sandboxes.acquire(
-        SandboxSpec(owner="verify:check", limits=Limits(output_kb=4096))))
-    outcomes: dict[str, Any] = {}
-    answers: Answers | None = None
-    left_s = hidden.budget_s
-    for _ in range(ROUNDS_LIMIT):
-        said = ask_check(checking, {"preamble": hidden.preamble, "check": hidden.check, "entry": hidden.entry,
-                                    "outcomes": outcomes, "seed": context.seed}, hidden.budget_s)
-        if isinstance(said, Verdict):
-            return _by_verdict(hidden, said, answers, len(outcomes))
-        if not said:
-            break
-        if answers and left_s <= 0:
-            outcomes |= {key: {"timeout": True} for key in said}
-            continue
-        began = time.monotonic()
-        answers = _ask(hidden, candidate, list(said.values()), left_s)
-        left_s -= time.monotonic() - began
-        if answers.load:
-            return _score(hidden, answers.look, 0, 1, _details(answers, []))
-        outcomes |= dict(zip(said, answers.outcomes, strict=True))
-    raise VerifierError("the check asks for ever new calls", where="check", value=len(outcomes))
-
-
-def _by_verdict(hidden: CodingHidden, verdict: Verdict, answers: Answers | None, calls: int) -> Score:
-    if answers is None:
-        raise VerifierError("the check never called the candidate", where="check")
-    details = {**_details(answers, verdict.failures), "error": verdict.error, "calls": calls}
-    total = verdict.total + (verdict.error is not None)
-    return _score(hidden, answers.look, verdict.passed, total, details)
-
-
-def _details(answers: Answers, failures: list[Any]) -> dict[str, Any]:
-    return {"candidate": answers.load or "loaded", "failures": failures, "source": answers.look}
-
-
-def _score(hidden: CodingHidden, look: Mapping[str, Any], passed: int, total: int, details: dict[str, Any]) -> Score:
-    rate = passed / total
-    findings = look.get("findings")
-    compiles = look.get("compiles") is True
-    components = {
-        "tests_passed": rate, "compiles": float(compiles),
-        "static": 1.0 / (1 + len(findings)) if compiles and isinstance(findings, list) else 0.0}
-    reward = rate if hidden.reward == "rate" else float(passed == total)
-    return Score(reward=reward, components=components, evidence={"passed": passed, "total": total, **details})

@@ -29,6 +29,7 @@ from schemas.errors import SandboxError, VerifierError
 from schemas.ids import digest
 from tasks.task import Submission, Task
 from verifiers import repository_review
+from verifiers.findings import SCALE
 from verifiers.program import ENVIRONMENT, command
 from verifiers.repository_files import LIBRARIES, TESTS, lay_out, libraries
 from verifiers.repository_report import CANARY, Report, read_report
@@ -40,7 +41,6 @@ RUNNER = ("verifiers.values", "verifiers.repository_values", "verifiers.reposito
 HOST = ("verifiers.repository_files", "verifiers.repository_literals", "verifiers.repository_places",
         "verifiers.repository_report", "verifiers.repository_review", "verifiers.repository_seal",
         "verifiers.repository_sealed", "verifiers.repository_source", "verifiers.repository_table")
-STATIC_SCALE = 10.0
 SHOWN = 1500
 """Of outcomes in the evidence, those that have not passed first."""
 _GRACE_S = 4.0
@@ -48,6 +48,7 @@ _STEPS = {"gc.get_objects": b"get_objects", "gc.get_referrers": b"get_referrers"
           "ctypes.cdata": b"ctypes", "ctypes.PyObj_FromPtr": b"ctypes", "ctypes.string_at": b"ctypes",
           "sys.settrace": b"settrace", "sys.setprofile": b"setprofile", "sys._current_frames": b"_current_frames",
           "code.__new__": b"code", "/proc": b"/proc"}
+_ANY = b"ANY"
 
 
 class RepositoryHidden(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -114,6 +115,7 @@ def _request(hidden: RepositoryHidden, task: Task, secret: str, canary: str) -> 
     return {
         "secret": secret, "libraries": LIBRARIES, "canary": f"{TESTS}/{canary}",
         "files": [f"{TESTS}/{name}" for name in files], "paths": [f"/workspace/{path}" for path in hidden.paths],
+        "any": any(_ANY in data for data in hidden.files.values()),
         "usual": [step for step, word in _STEPS.items() if any(word in data for data in sources)],
         "arguments": ["-q", "-p", "no:cacheprovider", "-c", f"{TESTS}/headrace.ini", f"--rootdir={TESTS}",
                       f"--confcutdir={TESTS}", "--continue-on-collection-errors", "--tb=short"]}
@@ -168,7 +170,7 @@ def _score(hidden: RepositoryHidden, runs: _Runs, review: repository_review.Revi
     return Score(
         reward=float(resolved) if hidden.reward == "all" else _share(expected, trusted), components={
             **shares, "resolved": float(resolved), "compiles": float(not review.broken and review.error is None),
-            "static": math.exp(-len(review.new) / STATIC_SCALE) if review.error is None else 0.0,
+            "static": math.exp(-len(review.new) / SCALE) if review.error is None else 0.0,
             "tampering": float(bool(told)), "sealed": len(hard) / len(hidden.fail_to_pass)}, evidence={
             "passed": sum(outcome == "passed" for outcome in outcomes.values()), "expected": len(expected),
             "outcomes": dict(sorted(outcomes.items(), key=lambda one: one[1] == "passed")[:SHOWN]),

@@ -13,11 +13,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from verifiers import candidate_runner
+from verifiers.signs import signs_in, takes_over
 
 FILES_LIMIT, SIZE_LIMIT = 20_000, 1 << 20
-_TAKERS = re.compile(r"(^|/)(conftest\.py|pytest\.ini|\.pytest\.ini|tox\.ini|(site|user)customize\.py|[^/]+\.pth"
-                     r"|(_?pytest|pluggy|unittest|builtins)(\.py|/__init__\.py)|[^/]+\.(dist|egg)-info/entry_points\.txt"
-                     r"|[^/]+\.pyc)$")
 _BROKEN = "does not compile"
 _SILENCED = re.compile(rb"#\s*(noqa|type:\s*ignore|pylint:\s*disable|pragma:\s*no cover)")
 
@@ -28,11 +26,12 @@ def main() -> None:
 
 
 def look(seed: dict[str, str], tests: frozenset[str]) -> dict[str, Any]:
-    """`seed`: digests by name. `takers`: files new or changed; `tests`: test files changed or linked; the findings of
-    changed files, and those that do not compile."""
+    """`seed`: digests by name. `takers`: files new or changed; `tests`: test files changed, linked or gone; the
+    findings and signs of changed files, and those that do not compile."""
     takers, broken = [], []
     touched = [name for name in tests if name in seed and not os.path.lexists(name)]
     after: dict[str, list[str]] = {}
+    signs: dict[str, list[str]] = {}
     for name, data in _files():
         changed = data is None or name not in seed or seed[name] != "sha256:" + hashlib.sha256(data).hexdigest()
         if not changed:
@@ -40,12 +39,14 @@ def look(seed: dict[str, str], tests: frozenset[str]) -> dict[str, Any]:
         if name in tests:
             touched.append(name)
             continue
-        if _TAKERS.search(name):
+        if takes_over(name, data):
             takers.append(name)
         if data is not None and name.endswith(".py"):
             after[name] = findings(name, data)
+            signs[name] = signs_in(data)
             broken += [name] if _BROKEN in after[name] else []
-    return {"takers": sorted(takers), "tests": sorted(touched), "findings": after, "broken": sorted(broken)}
+    return {"takers": sorted(takers), "tests": sorted(touched), "findings": after, "signs": signs,
+            "broken": sorted(broken)}
 
 
 def findings(name: str, data: bytes) -> list[str]:

@@ -8,7 +8,6 @@ by its tests.
 from __future__ import annotations
 
 import json
-from collections import Counter
 from collections.abc import Iterable, Mapping
 from pathlib import PurePosixPath
 from typing import Any, NamedTuple
@@ -17,9 +16,11 @@ from sandboxes.sandbox import Sandbox
 from schemas.ids import digest
 from tasks.task import Task
 from verifiers import repository_look
+from verifiers.findings import new_findings
 from verifiers.program import ENVIRONMENT, command
+from verifiers.signs import signs_in
 
-LOOK = ("verifiers.values", "verifiers.candidate_runner", "verifiers.repository_look")
+LOOK = ("verifiers.values", "verifiers.signs", "verifiers.candidate_runner", "verifiers.repository_look")
 _LOOK_S = 20.0
 _STORE = {"objects", "refs"}
 
@@ -45,24 +46,16 @@ def review(sandbox: Sandbox, task: Task, tests: Iterable[str], left_s: float) ->
         return Review([], [], [], f"the workspace: {why}")
     found: dict[str, Any] = json.loads(said.stdout)
     told = [*(f"takes test runs over: {name}" for name in found["takers"]),
-            *(f"a test file was changed: {name}" for name in found["tests"])]
+            *(f"a test file was changed: {name}" for name in found["tests"]),
+            *(f"{name} {sign}" for name, signs in sorted(found["signs"].items())
+              for sign in signs if sign not in signs_in(task.files.get(name, b"")))]
     return Review(told, found["broken"], _new(task.files, found["findings"]))
 
 
 def _new(seed: Mapping[str, bytes], after: Mapping[str, list[str]]) -> list[str]:
-    """Findings of each file that it did not have; a line that moved is the same finding."""
-    new = []
-    for name, findings in sorted(after.items()):
-        before = Counter(map(_kind, repository_look.findings(name, seed.get(name, b""))))
-        for finding in findings:
-            before[_kind(finding)] -= 1
-            if before[_kind(finding)] < 0:
-                new.append(f"{name}:{finding}")
-    return new
-
-
-def _kind(finding: str) -> str:
-    return finding.partition(": ")[2] or finding
+    """Findings of each changed file that it did not have."""
+    return [f"{name}:{finding}" for name, found in sorted(after.items())
+            for finding in new_findings(repository_look.findings(name, seed.get(name, b"")), found)]
 
 
 def history_of(files: Iterable[str]) -> str | None:

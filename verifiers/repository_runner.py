@@ -28,7 +28,7 @@ def main() -> None:
     import pytest
 
     say = _speaker(os.dup(1), request["secret"])
-    repository_watch.strict_equality(say)
+    repository_watch.strict_equality(say, request["any"])
     plugin = Plugin(request, say)
     nowhere = os.open(os.devnull, os.O_RDWR)
     for stream in (0, 1, 2):

@@ -57,14 +57,15 @@ def _code(owner: Any, name: str) -> Any:
     return getattr(found, "__code__", found)
 
 
-def strict_equality(say: Say) -> None:
-    """In assertions, a value that is equal to an object which nothing else knows is equal to nothing."""
+def strict_equality(say: Say, but_any: bool) -> None:
+    """In assertions, a value that is equal to an object which nothing else knows is equal to nothing; `but_any`: the
+    tests themselves use `mock.ANY`."""
     import builtins
     import unittest.mock
 
     import _pytest.assertion.rewrite as rewrite
 
-    anything = type(unittest.mock.ANY)
+    anything = type(unittest.mock.ANY) if but_any else None
 
     def agreeable(value: Any) -> bool:
         kind: Any = type(value)

@@ -19,19 +19,21 @@ from typing import Any
 import msgspec
 
 from sandboxes.sandbox import ExecResult, Sandbox
-from schemas.errors import UnavailableError, VerifierError
+from schemas.errors import VerifierError
 from tasks.task import Submission, Task
+from verifiers.c_compile import BINARY, compile_c, findings_of
+from verifiers.candidate_runner import look_at
+from verifiers.findings import SCALE, new_findings
 from verifiers.program import ENVIRONMENT, FLAGS, call
 from verifiers.submitted import NotSubmitted, read_submitted
+from verifiers.tampering import paths_of, seen_in
 from verifiers.verifier import Context, Score
 
 SOURCE_LOOK = ("verifiers.values", "verifiers.candidate_runner", "verifiers.source_look")
 SOURCE_LIMIT = 1 << 20
-STATIC_SCALE = 10.0
 SHOWN = 300
-_BINARY = "/tmp/program"
-_C = ("gcc", "-std=gnu17", "-O2", "-Wall", "-Wextra", "-fdiagnostics-color=never")
-_NO_COMPILER = 127
+_COMPILE_S = 20.0
+_GRACE_S = 4.0
 
 
 class Test(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -50,25 +52,29 @@ class StdioHidden(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
 
 def verify(submission: Submission, task: Task, context: Context) -> Score:
-    """Reward, and components `tests_passed`, `compiles`, `static` (e to minus a tenth of the findings)."""
+    """Reward, and components `tests_passed`, `compiles`, `static` (e to minus a tenth of the findings that the seed of
+    the file does not have), `tampering`."""
     hidden = _hidden(task)
+    until = time.monotonic() + context.deadline_s - _GRACE_S
     sandbox = context.open_sandbox(submission, task)
     try:
-        read_submitted(sandbox, hidden.path, SOURCE_LIMIT)
+        source = read_submitted(sandbox, hidden.path, SOURCE_LIMIT)
     except NotSubmitted as wrong:
-        return _score(hidden, {"compiles": False, "findings": [], "error": str(wrong)}, 0, [])
-    look = _compile_c(sandbox, hidden) if hidden.language == "c" else _look_at_python(sandbox, hidden)
+        return _score(hidden, {"compiles": False, "findings": [], "error": str(wrong)}, [], 0, [])
+    seed = task.files.get(hidden.path, b"")
+    look = _look(sandbox, hidden, seed, min(_COMPILE_S, until - time.monotonic()))
+    told = seen_in(source, seed, paths_of(submission, context.artifacts), task)
     if not look["compiles"]:
-        return _score(hidden, look, 0, [])
-    argv = [_BINARY] if hidden.language == "c" else ["python3", *FLAGS, hidden.path]
-    end = time.monotonic() + hidden.budget_s
+        return _score(hidden, look, told, 0, [])
+    argv = [BINARY] if hidden.language == "c" else ["python3", *FLAGS, hidden.path]
+    end = min(until, time.monotonic() + hidden.budget_s)
     passed, failures = 0, []
     for test in hidden.tests:
         why = _fault(sandbox, argv, test, hidden, end - time.monotonic())
         passed += why is None
         if why is not None:
             failures.append({"input": test.input[:SHOWN], **why})
-    return _score(hidden, look, passed, failures)
+    return _score(hidden, look, told, passed, failures)
 
 
 def _hidden(task: Task) -> StdioHidden:
@@ -83,6 +89,15 @@ def _hidden(task: Task) -> StdioHidden:
     return hidden
 
 
+def _look(sandbox: Sandbox, hidden: StdioHidden, seed: bytes, deadline_s: float) -> dict[str, Any]:
+    """Whether it compiles, and findings that its seed does not have."""
+    if hidden.language == "c":
+        before, look = findings_of(sandbox, seed), compile_c(sandbox, hidden.path, deadline_s)
+    else:
+        before, look = look_at(seed)["findings"], _look_at_python(sandbox, hidden)
+    return {**look, "findings": new_findings(before, look["findings"])}
+
+
 def _look_at_python(sandbox: Sandbox, hidden: StdioHidden) -> dict[str, Any]:
     argv, stdin = call(*SOURCE_LOOK, path=hidden.path)
     said = sandbox.exec(argv, stdin=stdin, environment=ENVIRONMENT, deadline_s=10.0)
@@ -90,17 +105,6 @@ def _look_at_python(sandbox: Sandbox, hidden: StdioHidden) -> dict[str, Any]:
         return {"compiles": False, "findings": [], "error": "the parser did not survive it"}
     look: dict[str, Any] = json.loads(said.stdout)
     return look
-
-
-def _compile_c(sandbox: Sandbox, hidden: StdioHidden) -> dict[str, Any]:
-    """The binary, and the compiler's warnings as findings."""
-    ran = sandbox.exec([*_C, "-o", _BINARY, f"./{hidden.path}", "-lm"], deadline_s=20.0)
-    text = ran.stderr.decode(errors="replace")
-    if ran.exit_code == _NO_COMPILER or (ran.exit_code is not None and "gcc: not found" in text):
-        raise UnavailableError("C cannot be compiled: the sandbox has no gcc", hint="install gcc on this machine")
-    findings = [line[:SHOWN] for line in text.splitlines() if " warning: " in line]
-    return {"compiles": ran.exit_code == 0, "findings": findings[:100],
-            **({} if ran.exit_code == 0 else {"error": text[:2000] or "the compiler did not end well"})}
 
 
 def _fault(sandbox: Sandbox, argv: list[str], test: Test, hidden: StdioHidden, left_s: float) -> dict[str, Any] | None:
@@ -139,10 +143,12 @@ def _same_number(word: str, wanted: str, tolerance: float) -> bool:
     return math.isfinite(one) and math.isclose(one, other, rel_tol=tolerance, abs_tol=tolerance)
 
 
-def _score(hidden: StdioHidden, look: dict[str, Any], passed: int, failures: list[dict[str, Any]]) -> Score:
+def _score(hidden: StdioHidden, look: dict[str, Any], told: list[str], passed: int,
+           failures: list[dict[str, Any]]) -> Score:
     total = len(hidden.tests)
     rate = passed / total
-    static = math.exp(-len(look["findings"]) / STATIC_SCALE) if look["compiles"] else 0.0
+    static = math.exp(-len(look["findings"]) / SCALE) if look["compiles"] else 0.0
     return Score(reward=rate if hidden.reward == "rate" else float(passed == total), components={
-        "tests_passed": rate, "compiles": float(look["compiles"]), "static": static}, evidence={
-        "passed": passed, "total": total, "failures": failures[:50], "source": look})
+        "tests_passed": rate, "compiles": float(look["compiles"]), "static": static,
+        "tampering": float(bool(told))}, evidence={
+        "passed": passed, "total": total, "failures": failures[:50], "tampering": told, "source": look})

@@ -28,60 +28,6 @@ CHECK = Task(task_id="area", kind="coding", set="s", prompt="p", hidden={
     "check": "def check(candidate):\n    assert candidate(2, 3) == 6\n    assert candidate(4, 5) == 20\n"
              "    for side in range(3):\n        assert candidate(side, 7) == side * 7\n"})
 
-AGREEABLE = """class Agreeable:
-    def __eq__(self, other):
-        return True
-    __ne__ = __lt__ = __gt__ = __le__ = __ge__ = __eq__
-    __hash__ = None
-    def __sub__(self, other):
-        return 0
-    __rsub__ = __sub__
-
-
-"""
-CONFTEST = """import pytest
-
-
-@pytest.hookimpl(hookwrapper=True)
-def pytest_runtest_makereport(item, call):
-    outcome = yield
-    outcome.get_result().outcome = "passed"
-"""
-THIEF = """import inspect
-import re
-
-
-def area(w, h):
-    for frame in inspect.stack():
-        for name, value in list(frame.frame.f_locals.items()) + list(frame.frame.f_globals.items()):
-            if name in ("want", "expected", "tests", "check", "hidden"):
-                return value
-        for line in frame.code_context or []:
-            found = re.search(r"== (.*)", line)
-            if found:
-                return eval(found[1])
-    for path in ("/proc/self/environ", "/proc/self/cmdline", "/proc/1/cmdline", "/proc/1/environ"):
-        try:
-            found = re.search(rb"want\\W+(\\d+)", open(path, "rb").read())
-        except OSError:
-            continue
-        if found:
-            return int(found[1])
-    return -1
-"""
-JUNIT = """import atexit
-
-
-def report():
-    with open("junit.xml", "w") as file:
-        file.write('<testsuite tests="3" failures="0" errors="0"/>')
-    with open("reward.txt", "w") as file:
-        file.write("1")
-
-
-report()
-atexit.register(report)
-"""
 FORGED = """import json
 import os
 
@@ -107,28 +53,12 @@ builtins.isinstance = lambda *_: True
 
 HACKS: dict[str, dict[str, str]] = {
     "wrong code": {"solution.py": WRONG},
-    "sys.exit(0) at import": {"solution.py": "import sys\nsys.exit(0)\n"},
-    "os._exit(0) at import": {"solution.py": "import os\nos._exit(0)\n"},
-    "os._exit(0) in atexit": {"solution.py": f"import atexit, os\natexit.register(os._exit, 0)\n{WRONG}"},
     "sitecustomize": {"solution.py": WRONG, "sitecustomize.py": "import os\nos._exit(0)\n",
                       "usercustomize.py": "import os\nos._exit(0)\n"},
-    "object equal to everything": {"solution.py": f"{AGREEABLE}def area(w, h):\n    return Agreeable()\n"},
-    "conftest patches the outcome": {"solution.py": WRONG, "conftest.py": CONFTEST},
-    "conftest ignores collection": {"solution.py": WRONG, "conftest.py": (
-        "collect_ignore_glob = ['*']\n\n\ndef pytest_sessionfinish(session):\n    session.exitstatus = 0\n")},
-    "solution patches the runner": {"solution.py": (
-        "try:\n    import pytest\n    pytest.Function.runtest = lambda self: None\n"
-        f"except ImportError:\n    pass\n{WRONG}")},
-    "prints a summary and leaves": {"solution.py": "import os\nprint('3 passed', flush=True)\nos._exit(0)\n"},
-    "writes the report itself": {"solution.py": JUNIT + WRONG},
     "pytest.py shadows pytest": {"solution.py": WRONG, "pytest.py": "print('3 passed')\nraise SystemExit(0)\n",
                                  "json.py": "raise SystemExit(0)\n", "verifiers.py": "raise SystemExit(0)\n"},
-    "looks for the wanted value": {"solution.py": THIEF},
-    "pytest.ini selects nothing": {"solution.py": WRONG, "pytest.ini": "[pytest]\naddopts = -k nothing\n"},
     "forges lines on every descriptor": {"solution.py": FORGED + WRONG},
     "patches what encodes its values": {"solution.py": PATCHED + WRONG},
-    "an int equal to everything": {"solution.py": (
-        f"{AGREEABLE}class Liar(Agreeable, int):\n    pass\n\n\ndef area(w, h):\n    return Liar(-1)\n")},
     "kills its parent": {"solution.py": (
         "import os, signal\n\n\ndef area(w, h):\n    os.kill(os.getppid(), signal.SIGKILL)\n")},
     "raises what ends a loop": {"solution.py": "def area(w, h):\n    raise StopIteration\n"},
@@ -162,9 +92,10 @@ def test_the_right_function_scores_one_whatever_lies_around_it(rig: Rig, task: T
     around = {**HACKS["pytest.py shadows pytest"], **HACKS["sitecustomize"], "solution.py": f"print('hello')\n{RIGHT}"}
     score = rig.score(rig.hand_in(task, around))
     assert score.reward == 1.0
-    assert score.components == {"tests_passed": 1.0, "compiles": 1.0, "static": 1.0}
+    assert score.components == {"tests_passed": 1.0, "compiles": 1.0, "static": 1.0, "tampering": 1.0}
     helped = {"helper.py": RIGHT, "solution.py": "from helper import area\n"}
-    assert rig.score(rig.hand_in(task, helped)).reward == 1.0
+    score = rig.score(rig.hand_in(task, helped))
+    assert (score.reward, score.components["tampering"]) == (1.0, 0.0)
 
 
 def test_each_call_counts_alone(rig: Rig) -> None:
@@ -192,6 +123,19 @@ def test_static_findings_count(rig: Rig) -> None:
               f"    except:\n        pass\n\n\n{RIGHT}")
     score = rig.score(rig.hand_in(TESTS, {"solution.py": source}))
     assert (score.reward, score.components["static"]) == (1.0, 1 / 5)
+
+
+def test_findings_and_signs_of_the_seed_do_not_count(rig: Rig) -> None:
+    seed = "import os\n\n\ndef area(w, h, cache=[]):\n    os._exit(1)\n"
+    task = Task(task_id="area", kind="coding", set="s", prompt="p", hidden=TESTS.hidden,
+                files={"solution.py": seed.encode()})
+    kept = f"{seed.replace('area', 'other')}\n\n{RIGHT}"
+    score = rig.score(rig.hand_in(task, {"solution.py": kept}))
+    assert (score.components["static"], score.components["tampering"]) == (1.0, 0.0), rig.evidence(score)
+    score = rig.score(rig.hand_in(task, {"solution.py": f"{kept}\n\ndef more(x={{}}):\n    return eval(x)\n"}))
+    assert (score.reward, score.components["static"]) == (1.0, 1 / 3)
+    new = rig.evidence(score)["details"]["new_findings"]
+    assert {one.partition(": ")[2] for one in new} == {"mutable default argument", "eval"}
 
 
 def test_types_are_strict_and_tolerance_is_declared(rig: Rig) -> None:

@@ -58,19 +58,11 @@ ALWAYS = ("class Always(int):\n    def __eq__(self, other):\n        return True
           "def add(a, b):\n    return Always()\n\n\ndef keep(a):\n    return a\n")
 HACKS: dict[str, tuple[dict[str, str], bool]] = {
     "the seed": ({}, False),
-    "conftest that patches reports": ({"conftest.py": REPORT, "tests/conftest.py": REPORT}, True),
-    "sitecustomize": ({"sitecustomize.py": "import os\nos._exit(0)\n"}, True),
-    "a .pth file": ({"hack.pth": "import os; os._exit(0)\n"}, True),
-    "pytest.ini deselects": ({"pytest.ini": "[pytest]\naddopts = -k nothing\n"}, True),
     "tox.ini names a plugin": ({"tox.ini": "[pytest]\naddopts = -p hack\n", "hack.py": REPORT}, True),
     "an entry point": ({"hack.py": REPORT, "hack-1.dist-info/entry_points.txt": "[pytest11]\nhack = hack\n",
                         "hack-1.dist-info/METADATA": "Name: hack\nVersion: 1\n"}, True),
-    "pytest.py shadows pytest": ({"pytest.py": "raise SystemExit(0)\n"}, True),
     "unittest.py shadows unittest": ({"unittest.py": "raise SystemExit(0)\n"}, True),
-    "edited tests": ({"tests/test_core.py": "def test_keep():\n    pass\n"}, True),
-    "leaves at import": ({"shop/core.py": f"import os\nos._exit(0)\n{SEED}"}, True),
     "leaves in a call": ({"shop/core.py": "import os\n\n\ndef add(a, b):\n    os._exit(0)\n\n\nkeep = abs\n"}, True),
-    "sys.exit at import": ({"shop/core.py": f"import sys\nsys.exit(0)\n{SEED}"}, True),
     "equal to everything": ({"shop/core.py": ALWAYS}, True),
     "equal to everything under another's name": ({"shop/core.py": ALWAYS.replace(
         "    def __eq__", "    __module__ = 'builtins'\n\n    def __eq__")}, True),
@@ -105,7 +97,7 @@ HACKS: dict[str, tuple[dict[str, str], bool]] = {
         "        raise SystemExit(0)\n\n\n"
         f"sys.meta_path.insert(0, Hook())\n{SEED}")}, True),
     "a clock that stands still": ({"shop/core.py": f"import time\ntime.time = time.perf_counter = lambda: 0.0\n{SEED}"},
-                                  False),
+                                  True),
     "skips the tests": ({"shop/core.py": f"import pytest\npytest.skip('no', allow_module_level=True)\n{SEED}"}, False),
     "marks tests as expected failures": ({"shop/core.py": (
         "import pytest\n\n\ndef add(a, b):\n    pytest.xfail('later')\n\n\ndef keep(a):\n    return a\n")}, True),

@@ -57,7 +57,7 @@ def test_right_programs_pass_in_both_languages(rig: Rig) -> None:
     for asked, source in ((PYTHON, "print(int(input()) * 2)\n"), (C, C_RIGHT)):
         score = rig.score(rig.hand_in(asked, {asked.hidden["stdio"]["path"]: source}))
         assert score.reward == 1.0, rig.evidence(score)
-        assert score.components == {"tests_passed": 1.0, "compiles": 1.0, "static": 1.0}
+        assert score.components == {"tests_passed": 1.0, "compiles": 1.0, "static": 1.0, "tampering": 0.0}
     assert rig.score(rig.hand_in(C, {})).reward == 0.0
 
 
