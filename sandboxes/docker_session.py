@@ -98,13 +98,13 @@ class Talk:
     def begin(self, process: str, wire: Wire, deadline: float) -> Said | None:
         """Take a fresh process; what it said if it was late or ended before its first call."""
         name = secrets.token_hex(16).encode()
-        self._begin, self._end = b"\0\0<" + name + b"\0", b"\0\0>" + name + b"\0"
+        self.begins, self.ends = b"\0\0<" + name + b"\0", b"\0\0>" + name + b"\0"
         self.process, self.wire = process, wire
-        self._out, self._err = Marked(self._begin, self._end), Marked(self._begin, b"")
+        self._out, self._err = Marked(self.begins, self.ends), Marked(self.begins, b"")
         self.lives += 1
         hello = b"\n"
         if self.kind == "python":
-            hello += b"".join(_LENGTH.pack(len(mark)) + mark for mark in (self._begin, self._end))
+            hello += b"".join(_LENGTH.pack(len(mark)) + mark for mark in (self.begins, self.ends))
         wire.converse(hello, {}, deadline, lambda: "")
         if self.kind == "shell" and self.state:
             brought = self.say(self.state.decode(errors="surrogateescape"), deadline)
@@ -115,7 +115,7 @@ class Talk:
         assert self.wire is not None
         raw = os.fsencode(text)
         if self.kind == "shell":
-            message = docker_script.shell_call(raw, self._begin, self._end)
+            message = docker_script.shell_call(raw, self.begins, self.ends)
         else:
             message = _LENGTH.pack(len(raw)) + raw
         keep = self.limits.output_kb << 10

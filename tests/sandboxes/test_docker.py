@@ -150,6 +150,15 @@ def test_the_keeper_cannot_be_signalled_traced_or_spoken_for(sandbox: Sandbox) -
     assert shell(sandbox, "echo fine") == b"fine\n"
 
 
+def test_commands_inherit_their_three_streams_and_nothing_else(sandbox: Sandbox) -> None:
+    look = "import os; print(sorted(map(int, os.listdir('/proc/self/fd'))))"  # the fourth is the listing itself
+    assert sandbox.exec(["python3", "-c", look]).stdout == b"[0, 1, 2, 3]\n"
+    assert sandbox.exec(["python3", "-c", look], stdin=b"x").stdout == b"[0, 1, 2, 3]\n"
+    assert sandbox.session("shell").run(f'python3 -c "{look}"').stdout == b"[0, 1, 2, 3]\n"
+    nested = f"import subprocess, sys; print(subprocess.check_output([sys.executable, '-c', {look!r}]).decode())"
+    assert sandbox.session("python").run(nested).stdout.startswith(b"[0, 1, 2, 3]\n")
+
+
 @pytest.mark.parametrize(("text", "deadline_s"), [
     (f"{STRAYS} echo started; exit 0", 30), (f"{STRAYS} echo started; sleep 65", 0.5), (f"{STRAYS} yes", 60),
     (f"{STRAYS} kill -9 $PPID", 30)])

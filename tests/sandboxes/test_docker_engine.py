@@ -16,6 +16,7 @@ from io import BytesIO
 from pathlib import Path
 
 import pytest
+from docker.types import Mount
 
 from artifacts.store import DirectoryStore
 from sandboxes import docker_reaper, open_backend, probe, reaper
@@ -25,11 +26,11 @@ from sandboxes.sandbox import SandboxSpec
 from schemas.errors import SandboxError, UnavailableError
 from schemas.ids import new_id
 from schemas.settings import Settings
-from tests.conftest import REPOSITORY, require_real
+from tests.conftest import require_real
 from tests.docker_engine import DockerEngine
 from tests.sandboxes.host import descriptors_of
 from tests.sandboxes.test_lives import start_owner
-from tests.sandboxes.test_opening import AS_NOBODY, _passable
+from tests.unprivileged import USER, command_as_user, environment
 
 OURS = {"label": docker_reaper.OWNER}
 
@@ -46,7 +47,8 @@ def tiny(docker_engine: DockerEngine) -> Iterator[str]:
     """An image of a shell and a few programs, made of this machine's files; nothing is downloaded."""
     engine, name = Engine(), f"headrace-test:{new_id()}"
     engine.api.import_image_from_data(_root_file_system(), *name.split(":"), changes=[
-        "ENV PATH=/own:/bin", "ENV COLOUR=blue", "VOLUME /data", 'ENTRYPOINT ["/bin/false"]', "USER nobody"])
+        "ENV PATH=/own:/bin", "ENV COLOUR=blue", "VOLUME /data", 'ENTRYPOINT ["/bin/false"]', "USER nobody",
+        "HEALTHCHECK --interval=1s CMD /bin/false"])
     yield name
     engine.api.remove_image(name)
     engine.close()
@@ -79,6 +81,7 @@ def test_an_image_by_name_is_what_commands_find(docker: DockerBackend, tiny: str
         assert sandbox.exec(["cat"], stdin=b"given").stdout == b"given"
         assert b"Read-only" in sandbox.exec(["sh", "-c", "echo y > /open/x"]).stderr
         assert sandbox.session("shell").run("cat a").stdout == b"x"
+        assert "Health" not in docker.engine.api.inspect_container(sandbox.container)["State"]
         absent = sandbox.session("python").run("1")
         assert absent.exit_code == 127 and b"python3" in absent.stderr
     finally:
@@ -179,7 +182,8 @@ def _never_started(docker: DockerBackend, labels: dict[str, str]) -> str:
     if labels.get(docker_reaper.HOST, "") == "another-machine":
         name = "old" if float(labels[docker_reaper.EXPIRES]) < time.time() else "elsewhere"
     docker.engine.api.create_volume(f"headrace-test-{name}", labels=labels)
-    return docker.engine.create(f"headrace-test-{new_id()}", docker.view().image, ["true"], {}, labels)
+    mounts = [Mount("/data", None, type="volume")] if name == "dead" else []
+    return docker.engine.create(f"headrace-test-{new_id()}", docker.view().image, ["true"], {}, labels, mounts=mounts)
 
 
 def test_no_engine_is_one_error_with_a_way_on(tmp_path: Path, artifacts: DirectoryStore,
@@ -220,7 +224,7 @@ assert os.geteuid() != 0
 home = Path(sys.argv[1])
 backend = open_backend(Settings(home=str(home), sandbox_backend="docker"), DirectoryStore(home / "artifacts"))
 sandbox = backend.acquire(SandboxSpec(files={"f/a": b"x"}, aliases=["/app"]))
-assert sandbox.exec(["sh", "-c", "id -u; rm -r f; mkdir f; echo y > /app/f/b; chmod 0 f/b"]).stdout == b"65534\\n"
+assert sandbox.exec(["sh", "-c", "id -u; rm -r f; mkdir f; echo y > /app/f/b; chmod 0 f/b"]).stdout == b"USER\\n"
 taken = sandbox.snapshot()
 other = backend.acquire(SandboxSpec(workspace=taken))
 assert other.snapshot() == taken
@@ -232,7 +236,7 @@ other.close()
 backend.close()
 assert list((home / "sandboxes").iterdir()) == []
 print("done")
-"""
+""".replace("USER", USER)
 
 
 def test_for_an_ordinary_user(docker_engine: DockerEngine) -> None:
@@ -246,11 +250,9 @@ def test_for_an_ordinary_user(docker_engine: DockerEngine) -> None:
         try:
             link.chmod(0o666)
             link.parent.chmod(modes[link.parent] | 0o005)
-            hidden = [str(path) for path in (Path(sys.base_prefix).resolve(), REPOSITORY) if not _passable(path)]
             result = subprocess.run(
-                ["unshare", "--mount", "sh", "-c", AS_NOBODY, "sh", " ".join(hidden), sys.executable, "-c", ORDINARY,
-                 home], capture_output=True, text=True, cwd="/", timeout=120,
-                env={**os.environ, "PYTHONPATH": str(REPOSITORY), "HOME": home})
+                command_as_user([sys.executable, "-c", ORDINARY, home]), capture_output=True, text=True, cwd="/",
+                timeout=120, env=environment(HOME=home))
         finally:
             for path, mode in modes.items():
                 path.chmod(mode)

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sandboxes import docker_script
-from sandboxes.docker_session import Marked
+from sandboxes.docker_session import Marked, Talk
 from sandboxes.docker_wire import ERR, OUT, Wire
 from sandboxes.output import Stream
 from sandboxes.sandbox import Limits
@@ -66,6 +66,21 @@ def test_an_answer_is_found_wherever_its_marks_are_cut(
     marked.expect(late)  # what came too early is the next call's
     marked.give_up()
     assert late.kept == more
+
+
+def test_an_answer_is_there_when_both_streams_are() -> None:
+    """The streams come each at its own pace: here the one with the answer long before the other."""
+    ours, theirs = socket.socketpair()
+    talk, size = Talk("shell", Limits(), b""), 100_000
+    assert talk.begin("process", Wire(ours), time.monotonic() + 10) is None
+    answer = talk.begins + b"0\n/workspace\0export A=1\n" + talk.ends
+    for kind, text in ((OUT, answer), (ERR, bytes(size) + talk.begins)):
+        theirs.sendall(struct.pack(">BxxxI", kind, len(text)) + text)
+    said = talk.say("true", time.monotonic() + 10)
+    assert (said.cause, said.code, said.stderr.count) == ("", 0, size)
+    assert talk.state == b"cd -- /workspace 2>/dev/null\nexport A=1\n"
+    talk.forget()
+    theirs.close()
 
 
 def test_a_line_that_is_never_read_is_only_late() -> None:
