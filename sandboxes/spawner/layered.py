@@ -44,12 +44,12 @@ class LayeredRoot(Root):
         if not half:
             mounts.mount_overlay(lowers, "", "", self.path, unprivileged)
             return
-        for below in (self.root, lowers[-1]) if not unprivileged else ():
-            _give(below, user)
         if os.path.isdir(f"{lowers[-1]}/etc/apt/apt.conf.d"):
             os.makedirs(f"{self.root}/etc/apt/apt.conf.d")
             with open(f"{self.root}/etc/apt/apt.conf.d/99headrace", "w") as file:
                 file.write('APT::Sandbox::User "root";\n')  # there is no other user to become
+        for below in (self.root, lowers[-1]) if not unprivileged else ():
+            _give(below, user)
         # At a path of ours: theirs may hold the characters that separate options.
         os.mkdir(f"{folder}/half")
         mounts.bind(half, f"{folder}/half")

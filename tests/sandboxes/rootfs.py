@@ -19,7 +19,7 @@ ARCHITECTURE = {"x86_64": "amd64", "aarch64": "arm64"}.get(platform.machine(), "
 
 def make_root(folder: Path) -> Path:
     """A small system that runs: a few programs, their libraries, a file that tells it from the host."""
-    for name in ("usr/bin", "usr/lib", "etc", "opt", "dev", "proc", "tmp"):
+    for name in ("usr/bin", "usr/lib", "etc/apt/apt.conf.d", "opt", "dev", "proc", "tmp"):
         (folder / name).mkdir(parents=True)
     for name in ("bin", "lib", "lib64"):
         (folder / name).symlink_to("usr/lib" if name == "lib64" else f"usr/{name}")

@@ -88,6 +88,14 @@ def test_an_image_can_be_changed_in_all_its_parts(bubblewrap: BubblewrapBackend,
     assert opened(bubblewrap, SandboxSpec(image=str(small)), "cat /etc/os-release") == "ID=small\n"
 
 
+def test_an_installer_that_would_become_another_user_is_told_not_to(bubblewrap: BubblewrapBackend,
+                                                                    small: Path) -> None:
+    setup = Setup(commands=["cat /etc/apt/apt.conf.d/* > /etc/apt/seen; touch /etc/apt/apt.conf.d/own"])
+    spec = SandboxSpec(image=str(small), setup=setup)
+    assert opened(bubblewrap, spec, "cat /etc/apt/seen; ls /etc/apt/apt.conf.d") == (
+        'APT::Sandbox::User "root";\nown\n')
+
+
 def test_a_set_up_cannot_take_the_agents_shell_away(bubblewrap: BubblewrapBackend, image: str) -> None:
     forged = Setup(commands=["rm -rf /etc; mkdir -p /etc/headrace; echo forged > /etc/headrace/sh; exit 0"])
     sandbox = bubblewrap.acquire(SandboxSpec(image=image, setup=forged))
