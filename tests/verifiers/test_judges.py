@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import signal
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -102,6 +104,33 @@ def test_a_verifier_of_a_file_judges_and_its_digest_is_the_files(house: House) -
     house.file.write_text(FILE + "# edited\n")
     assert registry.use_files(house.settings.verifiers) == ["moody"]
     assert registry.get_verifier("moody").digest != before
+
+
+def test_a_helper_of_a_verifiers_file_is_a_part_of_its_digest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setattr(sys, "modules", dict(sys.modules))
+    (tmp_path / "own_package").mkdir()
+    for name, content in (("own_helper.py", "from own_package import deeper\n"), ("own_package/__init__.py", ""),
+                          ("own_package/deeper.py", "from . import deepest\n"), ("own_package/deepest.py", "X = 1\n"),
+                          ("own_lazy.py", ""), ("own_other.py", "")):
+        (tmp_path / name).write_text(content)
+    path = tmp_path / "mine.py"
+    path.write_text("import json, msgspec, own_helper\nfrom verifiers.verifier import Score\n\nclass Mine:\n"
+                    "    name = 'mine'\n    def verify(self, submission, task, context):\n        import own_lazy\n")
+
+    def seen() -> str:
+        importlib.invalidate_caches()
+        return files.load(path)["mine"].digest
+
+    digests = [seen()]
+    for changed in ("own_helper.py", "own_package/__init__.py", "own_package/deeper.py", "own_package/deepest.py",
+                    "own_lazy.py", "mine.py"):
+        assert seen() == digests[-1]
+        (tmp_path / changed).write_text((tmp_path / changed).read_text() + "# changed\n")
+        digests.append(seen())
+    assert len(set(digests)) == len(digests)
+    (tmp_path / "own_other.py").write_text("# changed\n")
+    assert seen() == digests[-1]
 
 
 def test_a_verdict_given_before_is_given_again_without_its_verifier(house: House) -> None:
