@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from sandboxes.fetching import Fetching
 from sandboxes.manifest import FOLDER, LINK, NAME, Entry, Get, Manifest
 from sandboxes.snapshot import content_of
 
@@ -59,8 +60,8 @@ class Restored(NamedTuple):
 def restore(manifest: Manifest, get: Get, folder: Path, owner: Owner = None) -> Restored:
     """Write a checked manifest into `folder`, which is fresh and ours, or made. `owner` gets everything."""
     folder.mkdir(0o700, exist_ok=True)
-    with _Tree(folder) as tree:
-        return _Writer(manifest, get, tree, owner).write()
+    with _Tree(folder) as tree, Fetching(get, manifest.entries) as fetching:
+        return _Writer(manifest, fetching.get, tree, owner).write()
 
 
 class _Writer:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import random
+import threading
 from pathlib import Path
 
 import pytest
 
 from artifacts.store import DirectoryStore
 from sandboxes import snapshot
-from sandboxes.manifest import RICH_FORMAT, Attribute, Entry, load
+from sandboxes.manifest import RICH_FORMAT, Attribute, Entry, encode, load
 from sandboxes.restore import data_of, restore
 from schemas.errors import ArtifactError, SandboxError
 from schemas.ids import DIGEST_PREFIX, digest
@@ -242,6 +244,33 @@ def test_another_machine_needs_the_store_alone(work: Path, back: Path, artifacts
     elsewhere = DirectoryStore(artifacts.root)  # remembers nothing
     restored(name, elsewhere, back)
     assert taken(back, DirectoryStore(back.with_name("store"))) == name
+
+
+def test_from_a_store_that_is_far_contents_come_side_by_side(
+        work: Path, back: Path, artifacts: DirectoryStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    (work / "large").write_bytes(os.urandom(65 << 20))
+    for number in range(40):
+        (work / f"f{number}").write_bytes(b"%d" % number * 5000)
+        (work / f"small{number}").write_bytes(b"%d" % number)
+    manifest = load(taken(work, artifacts), artifacts)
+    together, asked = threading.Barrier(4), itertools.count()
+
+    def get(name: str) -> bytes:
+        if next(asked) in range(1, 41):  # passes only when three others are asked for at the same time
+            together.wait(20)
+        return artifacts.get(name)
+
+    monkeypatch.setattr("sandboxes.fetching.FAR_S", -1)
+    restore(manifest, get, back)
+    assert taken(back, artifacts) == digest(encode(manifest)) and next(asked) == 45
+
+    def fail(name: str) -> bytes:
+        if next(asked) == 60:
+            raise ArtifactError("artifact is missing", value=name)
+        return artifacts.get(name)
+
+    with pytest.raises(ArtifactError, match="missing"):
+        restore(manifest, fail, back.with_name("other"))
 
 
 def test_altered_and_missing_content_is_told(work: Path, back: Path, artifacts: DirectoryStore) -> None:
