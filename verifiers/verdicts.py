@@ -1,15 +1,16 @@
 """Verdicts given before, by all that they depend on: submission, verifier digest, seed, isolation.
 
-A cache and nothing more: only `ok` verdicts are kept, a damaged file is thrown away, and a replay never asks it, since
-what it wants to know is whether the verdict still comes out the same.
+A cache and nothing more: only `ok` verdicts are kept, a damaged file is thrown away, a damaged verdict is none (each
+stands beside a digest of itself and its key), and a replay never asks it, since what it wants to know is whether the
+verdict still comes out the same.
 """
 
 from __future__ import annotations
 
+import hashlib
 import logging
 import threading
 from pathlib import Path
-from typing import cast
 
 import apsw
 import msgspec
@@ -19,6 +20,7 @@ from schemas.ids import digest
 
 log = logging.getLogger(__name__)
 _BUSY_MS = 2000
+_SEAL_BYTES = 32
 _SCHEMA = "create table if not exists verdicts (key blob primary key, verdict blob not null) without rowid"
 
 
@@ -35,6 +37,18 @@ def key_of(submission: str, verifier_digest: str, seed: int, isolated: bool) -> 
     return bytes.fromhex(digest(msgspec.json.encode([submission, verifier_digest, seed, isolated]))[-64:])
 
 
+def _sealed(key: bytes, verdict: Verdict) -> bytes:
+    data = msgspec.msgpack.encode(verdict)
+    return hashlib.sha256(key + data).digest() + data
+
+
+def _unsealed(key: bytes, stored: object) -> Verdict | None:
+    if not isinstance(stored, bytes):
+        return None
+    seal, data = stored[:_SEAL_BYTES], stored[_SEAL_BYTES:]
+    return _DECODER.decode(data) if hashlib.sha256(key + data).digest() == seal else None
+
+
 class Verdicts:
     """One SQLite file that several processes share. Thread-safe. It never raises: at worst it knows nothing."""
 
@@ -47,16 +61,15 @@ class Verdicts:
         with self._lock:
             try:
                 rows = self._open().execute("select verdict from verdicts where key = ?", (key,)).fetchall()
-                return _DECODER.decode(cast(bytes, rows[0][0])) if rows else None
-            except (apsw.Error, msgspec.MsgspecError, OSError) as wrong:
+                return _unsealed(key, rows[0][0]) if rows else None
+            except (apsw.Error, OSError) as wrong:
                 self._give_up(wrong)
                 return None
 
     def put(self, key: bytes, verdict: Verdict) -> None:
         with self._lock:
             try:
-                self._open().execute("insert or replace into verdicts values (?, ?)",
-                                     (key, msgspec.msgpack.encode(verdict)))
+                self._open().execute("insert or replace into verdicts values (?, ?)", (key, _sealed(key, verdict)))
             except (apsw.Error, OSError) as wrong:
                 self._give_up(wrong)
 
@@ -80,6 +93,6 @@ class Verdicts:
         if self._connection is not None:
             self._connection.close(force=True)
             self._connection = None
-        if isinstance(wrong, apsw.NotADBError | apsw.CorruptError | msgspec.MsgspecError):
+        if isinstance(wrong, apsw.NotADBError | apsw.CorruptError):
             for suffix in ("", "-wal", "-shm"):
                 Path(f"{self.path}{suffix}").unlink(missing_ok=True)
