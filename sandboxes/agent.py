@@ -5,17 +5,18 @@ from __future__ import annotations
 import os
 import select
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 
 import msgspec
 
 from sandboxes import script
 from sandboxes.control import Control
 from sandboxes.output import KILL_BYTES, Stream
-from sandboxes.sandbox import Limits
+from sandboxes.sandbox import ExecResult
 from schemas.errors import SandboxError
 
 _READY_S = 20.0
+_SIGKILLED = 128 + 9
 _QUIET_MS = 4
 """Most commands are short and say little: for this long only the exit code wakes us, then output does too."""
 _LIVENESS_S = 1.0
@@ -31,6 +32,15 @@ class Run(msgspec.Struct, frozen=True):
     stderr: Stream
     started: float
 
+    def result(self, oom: bool = False, pids_limit: bool = False) -> ExecResult:
+        killed = oom and self.exit_code == _SIGKILLED
+        return ExecResult(
+            exit_code=None if killed else self.exit_code, stdout=self.stdout.kept, stderr=self.stderr.kept,
+            stdout_bytes=self.stdout.count, stderr_bytes=self.stderr.count,
+            truncated=self.stdout.truncated or self.stderr.truncated, timed_out=self.cause == "timed_out", oom=oom,
+            pids_limit=pids_limit, output_limit=self.cause == "output_limit",
+            duration_s=time.monotonic() - self.started)
+
 
 class Agent:
     """Owns its descriptors. After a run whose cause is not empty, only `close` may follow.
@@ -38,16 +48,16 @@ class Agent:
     `sessions`: streams to the places of sessions, by kind; `started`: process ids of those that were begun.
     """
 
-    def __init__(self, descriptors: Sequence[int], limits: Limits, environment: Mapping[str, str],
-                 rlimits: bool) -> None:
+    def __init__(self, descriptors: Sequence[int], output_kb: int, prologue: bytes) -> None:
+        """`prologue`: what it is told first, at the end of which it says that it is ready."""
         control, self._out, self._err, self._stdin, *sessions = descriptors
         self._control = Control(control)
         self.sessions = {kind: Control(end) for kind, end in zip(script.SESSIONS, sessions, strict=True)}
         self.started: dict[str, int] = {}
-        self._keep_bytes = limits.output_kb << 10
+        self._keep_bytes = output_kb << 10
         for descriptor in (self._out, self._err):
             os.set_blocking(descriptor, False)
-        self._prologue = script.prologue(limits, environment, rlimits)
+        self._prologue = prologue
 
     def wait_until_ready(self) -> None:
         """Raises SandboxError with what bubblewrap or the shell said, when the agent does not come up."""

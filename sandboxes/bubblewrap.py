@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import threading
-import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -32,7 +31,6 @@ from schemas.ids import new_id
 CAPABILITIES = frozenset({"aliases", "deadline", "files", "host_network", "images", "network", "non_root",
                           "output_limit", "processes", "readonly", "session", "setup", "snapshot"})
 _DESCRIPTORS = 5 + len(script.SESSIONS)
-_SIGKILLED = 128 + 9
 
 
 class Met(NamedTuple):
@@ -222,7 +220,7 @@ class BubblewrapSandbox:
             run = dialogue.say(agent, text, deadline_s)
             if run.cause == "died":  # Killed by what it ran: that is the command's doing.
                 self._kill(agent, run)
-                return _result(run, self._limits_met())
+                return run.result(*self._limits_met())
             return self._ended(agent, run, "")
 
     def _ended(self, agent: Agent, run: Run, died: str) -> ExecResult:
@@ -232,7 +230,7 @@ class BubblewrapSandbox:
         if run.cause == "died" and not any(met):  # An agent that had no memory or no process left is no broken one.
             self._broken = True
             raise SandboxError(f"the sandbox broke: {died}", value=self.id)
-        return _result(run, met)
+        return run.result(*met)
 
     def read(self, path: str, limit_bytes: int = 16 << 20) -> bytes:
         with self._busy:
@@ -273,7 +271,8 @@ class BubblewrapSandbox:
         if self._workspace >= 0:
             os.close(self._workspace)
         self._workspace = workspace
-        self._agent = Agent(ends, self._spec.limits, self._environment, rlimits=self._backend.parents is None)
+        self._agent = Agent(ends, self._spec.limits.output_kb, script.prologue(
+            self._spec.limits, self._environment, rlimits=self._backend.parents is None))
         self._agent.wait_until_ready()
 
     def _living_agent(self) -> Agent:
@@ -303,14 +302,14 @@ class BubblewrapSandbox:
         agent.close()
         self._agent = None
 
-    def _limits_met(self) -> Met:
-        """What has been met since this was asked last."""
+    def _limits_met(self) -> tuple[bool, bool]:
+        """Whether memory or processes ran out since this was asked last."""
         parents, name = self._backend.parents, self._channel.name
         if not parents:
-            return self._counted
+            return False, False
         before, now = self._counted, Met(cgroups.oom_kills(parents, name), cgroups.refused_forks(parents, name))
         self._counted = now
-        return Met(now.oom - before.oom, now.pids - before.pids)
+        return now.oom > before.oom, now.pids > before.pids
 
     def _release(self) -> None:
         if self._agent is not None:
@@ -337,16 +336,6 @@ class BubblewrapSession:
         return self._dialogue.state
 
     def run(self, text: str, *, deadline_s: float = 30.0) -> ExecResult:
-        if self.kind == "shell" and "\0" in text:
-            return script.refused(126, "a shell command cannot hold a NUL byte\n")
+        if refusal := script.session_refusal(self.kind, text):
+            return refusal
         return self._sandbox.converse(self._dialogue, text, deadline_s)
-
-
-def _result(run: Run, met: Met) -> ExecResult:
-    killed = met.oom and run.exit_code == _SIGKILLED
-    return ExecResult(
-        exit_code=None if killed else run.exit_code, stdout=run.stdout.kept, stderr=run.stderr.kept,
-        stdout_bytes=run.stdout.count, stderr_bytes=run.stderr.count,
-        truncated=run.stdout.truncated or run.stderr.truncated, timed_out=run.cause == "timed_out",
-        oom=bool(met.oom), pids_limit=bool(met.pids), output_limit=run.cause == "output_limit",
-        duration_s=time.monotonic() - run.started)

@@ -18,18 +18,20 @@ import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Literal
 
 from artifacts.store import ArtifactStore
 from sandboxes import reaper, script
+from sandboxes.agent import Agent
 from sandboxes.capture import capture, store
 from sandboxes.environment import SYSTEM_PATH, environment_of
 from sandboxes.interpreter import NAMES
 from sandboxes.lower import manifest_for
 from sandboxes.output import KILL_BYTES, Stream
+from sandboxes.process_session import ProcessSession, start_agent
 from sandboxes.readonly import mounts_of
 from sandboxes.restore import restore
-from sandboxes.sandbox import HOST, ExecResult, Limits, SandboxSpec, Session, require
+from sandboxes.sandbox import HOST, ExecResult, Limits, SandboxSpec, require
+from sandboxes.session import Dialogue, Kind
 from sandboxes.workspace import INSIDE, read_file, write_file
 from schemas.errors import SandboxError
 from schemas.ids import new_id
@@ -44,7 +46,7 @@ class ProcessBackend:
 
     name = "process"
     isolates = False
-    capabilities = frozenset({"output_limit", "deadline", "snapshot"})
+    capabilities = frozenset({"output_limit", "deadline", "session", "snapshot"})
 
     def __init__(self, root: Path, artifacts: ArtifactStore) -> None:
         self.root, self.artifacts = root, artifacts
@@ -82,6 +84,10 @@ class ProcessSandbox:
         self.changing: list[bytes] = []
         self._workspace = -1
         self._group = 0
+        self._busy = threading.Lock()
+        """Held by whoever talks to the agent."""
+        self._agent: Agent | None = None
+        self._agent_pid = 0
         self._limits = _limits(spec.limits)
         self._lock = threading.Lock()
         try:
@@ -125,9 +131,24 @@ class ProcessSandbox:
             self._group = process.pid
         return self._follow(process, started, deadline_s)
 
-    def session(self, kind: Literal["shell", "python"], state: bytes = b"") -> Session:
-        raise SandboxError("the backend `process` has no sessions", kind="unsupported", value=kind,
-                           hint="use `exec`, or the backend bubblewrap")
+    def session(self, kind: Kind, state: bytes = b"") -> ProcessSession:
+        return ProcessSession(kind, state, str(self._work), self._own(), self._converse)
+
+    def _converse(self, dialogue: Dialogue, text: str, deadline_s: float) -> ExecResult:
+        """One call of a session."""
+        with self._busy:
+            self._open_folder()
+            if self._agent is None:
+                folder, variables = str(self._work), self._environment({})
+                self._agent, self._agent_pid = start_agent(folder, self._limits, variables, self._spec.limits.output_kb)
+                self._agent.wait_until_ready()
+            run = dialogue.begin(self._agent) or dialogue.say(self._agent, text, deadline_s)
+            if run.cause:
+                self._kill_all()
+                self._agent.finish(run)
+                self._release_agent()
+            self._open_folder()
+            return run.result()
 
     def read(self, path: str, limit_bytes: int = 16 << 20) -> bytes:
         return read_file(self._open_folder(), path, limit_bytes)
@@ -141,11 +162,20 @@ class ProcessSandbox:
         return store(captured, self._backend.artifacts)
 
     def close(self) -> None:
+        workspace, self._workspace = self._workspace, -1
         self._kill_all()
-        if self._workspace >= 0:
-            os.close(self._workspace)
-            self._workspace = -1
+        with self._busy:
+            self._release_agent()
+            if workspace >= 0:
+                os.close(workspace)
         reaper.remove_tree(self._folder)
+
+    def _release_agent(self) -> None:
+        if self._agent is not None:
+            self._agent.close()
+            self._agent = None
+            os.waitpid(self._agent_pid, 0)
+            self._agent_pid = 0
 
     def _follow(self, process: subprocess.Popen[bytes], started: float, deadline_s: float) -> ExecResult:
         assert process.stdout and process.stderr
@@ -163,7 +193,12 @@ class ProcessSandbox:
                     cause = "output_limit"
                 elif time.monotonic() >= started + deadline_s:
                     cause = "timed_out"
-            self._kill_all()
+            if cause or self._agent is None:
+                self._kill_all()
+                with self._busy:
+                    self._release_agent()
+            else:
+                self._kill_command()
             process.wait()
             for stream in (out, err):
                 stream.drain()
@@ -176,14 +211,19 @@ class ProcessSandbox:
             stdout_bytes=out.count, stderr_bytes=err.count, truncated=out.truncated or err.truncated,
             timed_out=cause == "timed_out", output_limit=cause == "output_limit", duration_s=time.monotonic() - started)
 
-    def _kill_all(self) -> None:
-        """The command's process group, and what left the group but still carries our mark."""
+    def _kill_command(self) -> bool:
+        """The command's process group; False when there is none."""
         with self._lock:
             group, self._group = self._group, 0
-        if not group:
+        if group:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(group, signal.SIGKILL)
+        return bool(group)
+
+    def _kill_all(self) -> None:
+        """Also the agent's group with its sessions, and what left a group but still carries our mark."""
+        if not self._kill_command() and self._agent is None:
             return
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(group, signal.SIGKILL)
         mark = f"{_MARK}={self.id}".encode()
         for entry in os.scandir("/proc"):
             if entry.name.isdigit():
@@ -200,9 +240,12 @@ class ProcessSandbox:
     def _environment(self, extra: Mapping[str, str]) -> dict[str, str]:
         tools = [source for _, source in self._readonly if os.path.isdir(source)]
         path = ":".join([str(self._backend.tools), *tools, SYSTEM_PATH])
-        own = {"HOME": str(self._work), "PWD": str(self._work), "TMPDIR": str(self._folder / "tmp"),
-               "HEADRACE_WORKSPACE": str(self._work), _MARK: self.id}
-        return {**environment_of(self._spec.environment, path), **own, **extra}
+        return {**environment_of(self._spec.environment, path), **self._own(), "PWD": str(self._work), **extra}
+
+    def _own(self) -> dict[str, str]:
+        """Variables that no other sandbox has alike."""
+        return {"HOME": str(self._work), "TMPDIR": str(self._folder / "tmp"), "HEADRACE_WORKSPACE": str(self._work),
+                _MARK: self.id}
 
     def _open_folder(self) -> int:
         if self._workspace < 0:

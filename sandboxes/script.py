@@ -47,6 +47,10 @@ def refusal(argv: Sequence[str], cwd: str, environment: Mapping[str, str]) -> Ex
     return None
 
 
+def session_refusal(kind: str, text: str) -> ExecResult | None:
+    return refused(126, "a shell command cannot hold a NUL byte\n") if kind == "shell" and "\0" in text else None
+
+
 def refused(code: int, message: str) -> ExecResult:
     raw = message.encode(errors="surrogateescape")
     return ExecResult(exit_code=code, stderr=raw, stderr_bytes=len(raw))
@@ -71,17 +75,20 @@ def prologue(limits: Limits, environment: Mapping[str, str], rlimits: bool) -> b
 
     `rlimits`: memory and processes too, where no cgroup limits them.
     """
-    # The agent may have been there before its workspace was.
-    lines = [b"cd " + INSIDE.encode(), b"unset OLDPWD", b"ulimit -c 0", b"ulimit -n 1024",
-             b"ulimit -f %d" % (limits.file_mb * 2048)]
+    lines = [b"ulimit -c 0", b"ulimit -n 1024", b"ulimit -f %d" % (limits.file_mb * 2048)]
     if limits.cpu_seconds is not None:
         lines.append(b"ulimit -t %d" % limits.cpu_seconds)
     if rlimits:
         lines += [b"ulimit -v %d" % (limits.memory_mb * 1024),
                   b"ulimit -u %d 2>&- || ulimit -p %d" % (limits.pids, limits.pids)]
     lines += [b"export %s=%s" % (name.encode(), quote(value)) for name, value in environment.items()]
-    lines.append(b"exec 2>/dev/null;echo ready >&0\n")
-    return b"\n".join(lines)
+    return ready(INSIDE, b"\n".join(lines))
+
+
+def ready(folder: str, said: bytes) -> bytes:
+    """The end of a prologue: whatever else is to be done first, then `ready` from that folder."""
+    # The agent may have been there before its workspace was.
+    return said + b"\ncd " + quote(folder) + b"\nunset OLDPWD\nexec 2>/dev/null;echo ready >&0\n"
 
 
 def command(argv: Sequence[str], cwd: str, environment: Mapping[str, str], has_stdin: bool,

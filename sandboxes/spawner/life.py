@@ -11,14 +11,13 @@ import time
 from typing import Any, NamedTuple
 
 from sandboxes.spawner import cgroups, mounts, wire
+from sandboxes.spawner.ends import Ends
 from sandboxes.spawner.layered import LayeredRoot
 from sandboxes.spawner.view import AGENT_FOLDER, WORKSPACE, Root, View, copy_readable
 
 INSIDE_USER = 1000
 NOBODY = 65534
 _INFO, _SECCOMP = 6, 7
-SESSIONS = (8, 9)
-"""Where the agent finds its ends of the streams for sessions: a shell, a Python."""
 
 
 _DEFAULTED = [signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGPIPE, signal.SIGTERM, signal.SIGXFSZ]
@@ -131,31 +130,19 @@ class Life:
     def spawn(self) -> None:
         """Start bubblewrap with the agent in it, which has started when it has told the agent's process id."""
         host = self.host
-        control, agent_end = socket.socketpair()
-        sessions = [socket.socketpair() for _ in SESSIONS]
-        pipes = [os.pipe(), os.pipe(), os.pipe()]
-        (out, out_end), (error, error_end), (info, info_end) = pipes
-        stdin = os.memfd_create("stdin")
+        ends, (info, info_end) = Ends(), os.pipe()
         seccomp = os.open(f"/proc/self/fd/{host.seccomp}", os.O_RDONLY) if host.seccomp >= 0 else -1
-        # Commands open these again by /proc/self/fd; they stay ours, so that no command can take the right away.
-        for descriptor, mode in ((out_end, 0o666), (error_end, 0o666), (stdin, 0o444)):
-            os.fchmod(descriptor, mode)
-        placed = [(agent_end.fileno(), 0), (host.null, 1), (error_end, 2), (out_end, 3), (error_end, 4), (stdin, 5),
-                  (info_end, _INFO)]
-        placed += [(theirs.fileno(), place) for (_, theirs), place in zip(sessions, SESSIONS, strict=True)]
+        placed = [*ends.theirs, (host.null, 1), (info_end, _INFO)]
         if seccomp >= 0:
             placed.append((seccomp, _SECCOMP))
         try:
             self.outer_pid = self._posix_spawn([(os.POSIX_SPAWN_DUP2, held, number) for held, number in placed])
         finally:
-            agent_end.close()
-            for _, theirs in sessions:
-                theirs.close()
-            for descriptor in (out_end, error_end, info_end, seccomp):
+            ends.handed_over()
+            for descriptor in (info_end, seccomp):
                 if descriptor >= 0:
                     os.close(descriptor)
-            self.ends = [control.detach(), out, error, stdin, *(ours.detach() for ours, _ in sessions)]
-            self.info = info
+            self.ends, self.info = ends.ours, info
         self.said = b""
         self.outer = os.pidfd_open(self.outer_pid)
 

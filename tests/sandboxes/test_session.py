@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,9 +17,11 @@ from sandboxes.process import ProcessBackend
 from sandboxes.sandbox import Backend, ExecResult, Limits, Sandbox, SandboxSpec, Session
 from schemas.errors import SandboxError, UnavailableError
 from tests.conftest import require_real
+from tests.sandboxes.host import wait_for_end
 
 
-@pytest.fixture(scope="module", params=[BubblewrapBackend, DockerBackend], ids=["bubblewrap", "docker"])
+@pytest.fixture(scope="module", params=[BubblewrapBackend, DockerBackend, ProcessBackend],
+                ids=["bubblewrap", "docker", "process"])
 def backend(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Backend]:
     if request.param is DockerBackend:
         request.getfixturevalue("docker_engine")
@@ -54,8 +58,8 @@ def said(result: ExecResult) -> tuple[int | None, bytes]:
 def test_a_shell_keeps_directory_variables_functions_and_jobs(shell: Session) -> None:
     made = shell.run("mkdir deep; cd deep; X=1; export Y='two words'; f() { echo \"f $1\"; }; sleep 100 &")
     assert said(made) == (0, b"")
-    assert said(shell.run('pwd; echo "$X $Y $GIVEN"; f 3; jobs | wc -l; false')) == (
-        1, b"/workspace/deep\n1 two words so\nf 3\n1\n")
+    assert said(shell.run('basename "$PWD"; echo "$X $Y $GIVEN"; f 3; jobs | wc -l; false')) == (
+        1, b"deep\n1 two words so\nf 3\n1\n")
     assert shell.lives == 1
 
 
@@ -95,9 +99,11 @@ def test_shell_python_and_plain_commands_live_side_by_side(sandbox: Sandbox) -> 
 def test_a_call_over_its_deadline_ends_and_the_next_one_finds_directory_and_exports(shell: Session) -> None:
     shell.run("mkdir d; cd d; export KEPT=yes; LOST=no")
     began = time.monotonic()
-    late = shell.run("echo before; setsid sleep 50 & sleep 60", deadline_s=0.3)
+    name = f"50.{time.monotonic_ns() % 10**9}"
+    late = shell.run(f"echo before; setsid sleep {name} & sleep 60", deadline_s=0.3)
     assert (late.timed_out, late.exit_code, late.stdout) == (True, None, b"before\n") and time.monotonic() - began < 10
-    assert said(shell.run("pwd; echo $KEPT-$LOST; pgrep sleep | wc -l")) == (0, b"/workspace/d\nyes-\n0\n")
+    assert said(shell.run(f"pwd -P | xargs basename; echo $KEPT-$LOST; pgrep -f 'slee[p] {name}' | wc -l")) == (
+        0, b"d\nyes-\n0\n")
     assert shell.lives == 2
 
 
@@ -119,8 +125,10 @@ def test_a_session_that_ends_itself_tells_how_and_comes_again(sandbox: Sandbox, 
     assert session.lives == 2
 
 
-def test_a_session_killed_with_all_around_it_is_noticed(shell: Session) -> None:
+def test_a_session_killed_with_all_around_it_is_noticed(backend: Backend, shell: Session) -> None:
     """Nobody is left to say that it ended: the agent is asked."""
+    if not backend.isolates:
+        pytest.skip("it would kill all that this user runs on the machine")
     began = time.monotonic()
     result = shell.run("(kill -9 -1); sleep 0.1; (kill -9 -1); kill -9 $$", deadline_s=60)
     assert result.exit_code != 0 and time.monotonic() - began < 15
@@ -148,7 +156,7 @@ def test_the_state_of_a_shell_goes_to_another_sandbox(backend: Backend, shell: S
     other = backend.acquire(SandboxSpec(files={"a b/x": b""}))
     try:
         moved = other.session("shell", shell.state)
-        assert said(moved.run('pwd; echo "$Q"')) == (0, b"/workspace/a b\nit's \"quoted\"\nand long\n")
+        assert said(moved.run('ls; basename "$PWD"; echo "$Q"')) == (0, b"x\na b\nit's \"quoted\"\nand long\n")
     finally:
         other.close()
 
@@ -175,8 +183,41 @@ def test_a_call_costs_a_round_trip(shell: Session, python: Session, sandbox: San
     assert best(lambda: python.run("1 + 1")) < exec_s / 4
 
 
-def test_the_process_backend_says_that_it_has_none(tmp_path: Path) -> None:
+def test_without_isolation_a_session_is_found_and_ended_too(tmp_path: Path) -> None:
+    """Whatever it started and however that hid; closed while a call waits, and while nobody asks for anything."""
     made = ProcessBackend(tmp_path / "state", DirectoryStore(tmp_path / "artifacts"))
-    with pytest.raises(SandboxError, match="no sessions"):
-        made.acquire(SandboxSpec()).session("shell")
+    idle, busy = made.acquire(SandboxSpec()), made.acquire(SandboxSpec())
+    sessions = [one.session("shell") for one in (idle, busy)]
+    pids = [int(one.run("(setsid nohup sleep 600 > /dev/null 2>&1 & echo $!)").stdout) for one in sessions]
+    caught: list[str] = []
+
+    def wait() -> None:
+        try:
+            sessions[1].run("echo begun > begun; sleep 600", deadline_s=600)
+        except SandboxError as wrong:
+            caught.append(wrong.kind)
+
+    before = len(os.listdir("/proc/self/fd"))
+    waiting = threading.Thread(target=wait)
+    waiting.start()
+    while b"begun" not in os.listdir(os.fsencode(busy._work)):
+        pass
+    for one in (idle, busy):
+        one.close()
+    waiting.join(20)
+    assert caught == ["sandbox_closed"]
+    wait_for_end(pids)
+    assert len(os.listdir("/proc/self/fd")) < before - 10
+    made.close()
+
+
+def test_a_plain_command_without_isolation_leaves_the_session_alone(tmp_path: Path) -> None:
+    made = ProcessBackend(tmp_path / "state", DirectoryStore(tmp_path / "artifacts"))
+    sandbox = made.acquire(SandboxSpec())
+    shell = sandbox.session("shell")
+    shell.run("N=1; sleep 600 &")
+    assert sandbox.exec(["sh", "-c", "sleep 601 & echo x"]).stdout == b"x\n"
+    assert said(shell.run("echo $N; jobs | wc -l")) == (0, b"1\n1\n")
+    assert sandbox.exec(["sleep", "60"], deadline_s=0.2).timed_out  # which ends all
+    assert said(shell.run("echo $N-; jobs | wc -l")) == (0, b"-\n0\n") and shell.lives == 2
     made.close()
