@@ -81,10 +81,15 @@ def now_ns() -> int:
 def capture(root: int, artifacts: ArtifactStore, base: Base = NO_BASE) -> Captured:
     """The snapshot of the folder open at `root`, its contents stored.
 
-    Raises SandboxError (kind `snapshot_limit`) for a workspace that is too deep, too many or too large.
+    Raises SandboxError (kind `snapshot_limit`) for a workspace that is too deep, too many or too large, and (kind
+    `snapshot`) for one that cannot be read.
     """
     walk = _Walk(artifacts, base)
-    walk.folder(root, b"", 0)
+    try:
+        walk.folder(root, b"", 0)
+    except OSError as wrong:
+        raise SandboxError(f"workspace cannot be read ({wrong.strerror})", kind="snapshot",
+                           value=wrong.filename) from None
     walk.storing.flush()
     manifest = encode(manifest_of(walk.entries + walk.shared(), walk.attributes))
     return Captured(manifest, digest(manifest), walk.skipped, walk.changing, walk.read_bytes)

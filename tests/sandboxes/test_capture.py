@@ -190,6 +190,16 @@ def test_more_attributes_than_can_be_listed_are_the_workspaces_fault(bubblewrap:
     sandbox.close()
 
 
+def test_a_workspace_that_cannot_be_read_is_a_broken_sandbox(work: Path, artifacts: DirectoryStore) -> None:
+    (work / "f").touch()
+    for path, flags in ((work / "f", os.O_RDONLY), (work, os.O_PATH)):
+        descriptor = os.open(path, flags)
+        with pytest.raises(SandboxError, match="cannot be read") as caught:
+            capture.capture(descriptor, artifacts)
+        assert caught.value.kind == "snapshot"
+        os.close(descriptor)
+
+
 def test_what_the_store_says_is_passed_on(work: Path, tmp_path: Path) -> None:
     def fail() -> None:
         raise ArtifactStorageError("artifact cannot be written (no space)", where="store")
