@@ -22,7 +22,6 @@ from verifiers.signs import signs_in
 
 LOOK = ("verifiers.values", "verifiers.signs", "verifiers.candidate_runner", "verifiers.repository_look")
 _LOOK_S = 20.0
-_STORE = {"objects", "refs"}
 
 
 class Review(NamedTuple):
@@ -59,19 +58,12 @@ def _new(seed: Mapping[str, bytes], after: Mapping[str, list[str]]) -> list[str]
 
 
 def history_of(files: Iterable[str]) -> str | None:
-    """A path of a git repository among these, by any name: its objects may hold what comes later."""
-    stores: dict[str, set[str]] = {}
+    """A path of git's own among these, or the workspace itself as a bare repository: what comes later may be in its
+    objects. A bare repository further down is data of the tests."""
+    tops = set()
     for name in files:
         parts = PurePosixPath(name).parts
         if ".git" in parts:
             return name
-        for at, part in enumerate(parts[:-1]):
-            if part in _STORE:
-                stores.setdefault("/".join(parts[:at]), set()).add(part)
-        if parts[-1] == "HEAD" or PurePosixPath(name).suffix == ".bundle":
-            stores.setdefault("/".join(parts[:-1]), set()).add("HEAD" if parts[-1] == "HEAD" else name)
-    for place, seen in stores.items():
-        bundle = next((name for name in seen if name.endswith(".bundle")), None)
-        if bundle or {*_STORE, "HEAD"} <= seen:
-            return bundle or place
-    return None
+        tops.add(parts[0])
+    return "objects" if {"objects", "refs", "HEAD"} <= tops else None
