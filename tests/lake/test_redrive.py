@@ -9,19 +9,22 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import apsw
 import msgspec
 import pytest
 
 from artifacts.store import DirectoryStore
+from eventlog.inspection import Hole, PartitionRow, Scanned
+from eventlog.sqlite_inspection import SqliteInspector
 from lake import open_lake
 from lake.content import content
 from lake.redrive import add_missing
 from lake.tablelog import TableLog
 from replay.audit import differences
 from replay.rebuild import rebuild
-from replay.redrive import Outcome, redrive
+from replay.redrive import Outcome, redrive, runs
 from schemas import codec
-from schemas.envelope import Event
+from schemas.envelope import Event, Position
 from schemas.errors import CommitConflictError
 from schemas.failpoints import VARIABLE
 from tests.lake.histories import rows
@@ -179,3 +182,37 @@ def test_what_has_no_cure_stays_as_it_is(world: World) -> None:
     assert [one.result for one in outcomes] == ["stays", "stays"]
     assert all(isinstance(one, Outcome) and one.reason for one in outcomes)
     assert content(world.lake) == before
+
+
+class Counting:
+    """The log, and how often reading it began."""
+
+    def __init__(self, log: SqliteInspector) -> None:
+        self._log, self.scans = log, 0
+        self.exactly_once, self.about, self.topics, self.groups = log.exactly_once, log.about, log.topics, log.groups
+        self.partitions, self.faults, self.close = log.partitions, log.faults, log.close
+
+    def scan(self, row: PartitionRow) -> Iterator[Scanned | Hole]:
+        self.scans += 1
+        return self._log.scan(row)
+
+
+def test_the_log_is_not_read_anew_for_each_letter(world: World) -> None:
+    """To begin to read takes a broker 50 ms."""
+    world.story.request(*(f"episode-{number}" for number in range(30)))
+    world.append()
+    connection = apsw.Connection(f"{world.settings.home}/log.db")
+    connection.execute("update events set source = cast(x'ff' as text)")
+    connection.close()
+    world.sink()
+    assert isinstance(world.inspector, SqliteInspector)
+    log = Counting(world.inspector)
+    outcomes = redrive(world.lake, log, world.artifacts)
+    partitions = {one.position.partition for one in outcomes}
+    assert len(outcomes) == 30 and {one.result for one in outcomes} == {"stays"}
+    assert log.scans == len(partitions) < 10
+
+
+def test_letters_far_apart_are_not_read_as_one_run() -> None:
+    positions = [Position("scores", 0, offset) for offset in (1, 2, 100_000, 100_001)] + [Position("scores", 1, 5)]
+    assert [len(run) for run in runs(positions)] == [2, 2, 1]
