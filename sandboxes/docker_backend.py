@@ -7,6 +7,7 @@ ended. The workspace is a tmpfs of its size where we are root and can reach it, 
 
 from __future__ import annotations
 
+import contextlib
 import os
 import threading
 from collections.abc import Sequence
@@ -24,7 +25,7 @@ from sandboxes.lower import manifest_for
 from sandboxes.manifest import Manifest
 from sandboxes.readonly import aliases_of, mounts_of
 from sandboxes.restore import restore
-from sandboxes.sandbox import SandboxSpec, require
+from sandboxes.sandbox import HOST, SandboxSpec, require
 from sandboxes.spawner.view import copy_readable
 from sandboxes.workspace import INSIDE
 from schemas.errors import SandboxError
@@ -32,7 +33,6 @@ from schemas.ids import new_id
 
 CAPABILITIES = frozenset({"aliases", "deadline", "files", "host_network", "images", "network", "non_root",
                           "output_limit", "processes", "readonly", "session", "snapshot"})
-HOST = "host"
 _USER = 1000
 _OWN_PROCESSES = 2
 """The engine's init and the keeper."""
@@ -144,7 +144,7 @@ class _Life:
             labels, mounts=self._mounts(labels), **self._limits())
         self.keeper = Keeper(engine.attach(self.container))
         pid = engine.start(self.container)
-        if not self.keeper.count():
+        if self.keeper.count() is None:
             raise SandboxError(f"sandbox cannot be started: {self.keeper.complaint or 'its shell does not answer'}",
                                kind="sandbox_start", value=self.spec.image or None)
         workspace = Path(f"/proc/{pid}/root{INSIDE}") if backend.owner else self.folder / "workspace"
@@ -154,7 +154,7 @@ class _Life:
         if self.keeper is not None:
             self.keeper.close()
         if self.container:
-            with self.backend.engine.told("sandbox cannot be removed"):
+            with contextlib.suppress(SandboxError), self.backend.engine.told("sandbox cannot be removed"):
                 self.backend.engine.remove(self.container, self.volumes)
         reaper.remove_tree(self.folder)
 

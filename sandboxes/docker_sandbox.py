@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
+
+import msgspec
 
 from sandboxes import docker_script, reaper, script
 from sandboxes.capture import capture, store
 from sandboxes.docker_engine import Ended
-from sandboxes.docker_keeper import Keeper
+from sandboxes.docker_keeper import Keeper, Met
 from sandboxes.docker_session import Said, Talk
 from sandboxes.docker_wire import ERR, OUT, Wire
 from sandboxes.output import KILL_BYTES, Stream
@@ -91,7 +94,7 @@ class DockerSandbox:
         try:
             cause = wire.converse(b"\n" + stdin, sinks, started + deadline_s,
                                   lambda: "output_limit" if out.count + err.count > KILL_BYTES else None)
-            oom = self._kill() if cause or sweep else self._count()
+            met = self._kill() if cause or sweep else self._count()
             if cause:
                 wire.converse(b"", sinks, time.monotonic() + _DRAIN_S,
                               lambda: "" if out.count + err.count > _TRUNCATED else None)
@@ -99,8 +102,8 @@ class DockerSandbox:
             wire.close()
         ended = None if cause else self._ended(process)
         if ended and not ended.started:
-            return self._refused(out)
-        return _result(cause, ended.exit_code if ended else None, out, err, oom, started)
+            return self._refused(out, met)
+        return _result(cause, ended.exit_code if ended else None, out, err, met, started)
 
     def session(self, kind: Kind, state: bytes = b"") -> DockerSession:
         return DockerSession(self, Talk(kind, self._spec.limits, state))
@@ -112,14 +115,15 @@ class DockerSandbox:
             said = self._begin(talk)
             started = time.monotonic()
             said = said or talk.say(text, started + deadline_s)
+            code, process = said.code, talk.process
             if said.cause != "died":
-                oom = self._kill() if said.cause else self._count()
-                return _result(said.cause, said.code, said.stdout, said.stderr, oom, started)
-            process = talk.process
-            talk.finish(time.monotonic())
-            oom = self._count()
-            code = self._ended(process).exit_code
-            return _result("", code, said.stdout, said.stderr, oom, started)
+                met = self._kill() if said.cause else self._count()
+            elif talk.wire is not None and talk.wire.ended:
+                talk.finish(time.monotonic())
+                met, code = self._count(), self._ended(process).exit_code
+            else:  # It answers what is no answer: that is the doing of what it ran.
+                met = self._kill()
+            return _result(said.cause, code, said.stdout, said.stderr, met, started)
 
     def _begin(self, talk: Talk) -> Said | None:
         """Make sure that the session's process is there."""
@@ -156,8 +160,7 @@ class DockerSandbox:
         if idle:
             self._release()
             self._busy.release()
-        with self._backend.engine.told("sandbox cannot be removed"):
-            self._backend.engine.remove(self.container, self._start.volumes)
+        self._remove()
         if not idle:
             with self._busy:
                 self._release()
@@ -172,25 +175,23 @@ class DockerSandbox:
             self._check()
             raise
 
-    def _kill(self) -> bool:
-        """Kill all that was started, and take what it had written. True if the memory limit has killed something."""
-        oom = self._oom(self._start.keeper.kill)
+    def _kill(self) -> Met:
+        """Kill all that was started, and take what it had written. What limits were met."""
+        met = self._met(self._start.keeper.kill())
         for talk in self._sessions.values():
             talk.finish(time.monotonic() + _DRAIN_S)
-        return oom
+        return met
 
-    def _count(self) -> bool:
-        """True if the memory limit has killed something since it was last asked."""
-        return self._oom(self._start.keeper.count)
+    def _count(self) -> Met:
+        return self._met(self._start.keeper.count())
 
-    def _oom(self, ask: Callable[[], bool]) -> bool:
-        before = self._start.keeper.oom_kills
-        if not ask():
+    def _met(self, found: Met | None) -> Met:
+        if found is None:
             self._check()
             with self._gate:
                 self._end = self._end or "its keeper does not answer"
             raise SandboxError(f"the sandbox broke: {self._end}", value=self.id)
-        return self._start.keeper.oom_kills > before
+        return found
 
     def _ended(self, process: str) -> Ended:
         """How a command ended whose streams have: the engine may be a moment behind."""
@@ -202,11 +203,12 @@ class DockerSandbox:
             raise SandboxError("the sandbox broke: a command is neither running nor over", value=self.id)
         return found
 
-    def _refused(self, said: Stream) -> ExecResult:
+    def _refused(self, said: Stream, met: Met) -> ExecResult:
         """The engine could not start a command: the sandbox is at its limits, or it is broken."""
         text = said.kept.decode(errors="replace").strip()
-        if any(talk.wire for talk in self._sessions.values()):  # what they run has taken all that there is
-            return script.refused(126, f"no process can be started: {text}\n")
+        if any(met) or any(talk.wire for talk in self._sessions.values()):
+            refused = script.refused(126, f"no process can be started: {text}\n")
+            return msgspec.structs.replace(refused, oom=bool(met.oom), pids_limit=bool(met.pids))
         raise SandboxError(f"the sandbox broke: no process can be started ({text})", value=self.id)
 
     def _check(self) -> None:
@@ -225,8 +227,12 @@ class DockerSandbox:
             if self._end:
                 return
             self._end = "its lease has ended"
-        with self._backend.engine.told("sandbox cannot be removed"):
-            self._backend.engine.remove(self.container)
+        self._remove()
+
+    def _remove(self) -> None:
+        """What an engine that does not answer leaves standing ends with our connection, or is the reaper's."""
+        with contextlib.suppress(SandboxError), self._backend.engine.told("sandbox cannot be removed"):
+            self._backend.engine.remove(self.container, self._start.volumes)
 
     def _release(self) -> None:
         for talk in self._sessions.values():
@@ -258,9 +264,9 @@ class DockerSession:
         return self._sandbox.converse(self._talk, text, deadline_s)
 
 
-def _result(cause: str, code: int | None, out: Stream, err: Stream, oom: bool, started: float) -> ExecResult:
+def _result(cause: str, code: int | None, out: Stream, err: Stream, met: Met, started: float) -> ExecResult:
     return ExecResult(
-        exit_code=None if oom and code == _SIGKILLED else code, stdout=out.kept, stderr=err.kept,
+        exit_code=None if met.oom and code == _SIGKILLED else code, stdout=out.kept, stderr=err.kept,
         stdout_bytes=out.count, stderr_bytes=err.count, truncated=out.truncated or err.truncated,
-        timed_out=cause == "timed_out", oom=oom, output_limit=cause == "output_limit",
-        duration_s=time.monotonic() - started)
+        timed_out=cause == "timed_out", oom=bool(met.oom), pids_limit=bool(met.pids),
+        output_limit=cause == "output_limit", duration_s=time.monotonic() - started)

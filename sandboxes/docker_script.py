@@ -14,13 +14,20 @@ from sandboxes import script
 from sandboxes.sandbox import Limits
 
 SHELL = "/bin/sh"
-# Answers each line (`kill` and a number, or `count`) with itself and how many processes the memory limit has killed.
-_KEEPER = (
-    "f=/sys/fs/cgroup/memory.events;[ -r $f ]||f=/sys/fs/cgroup/memory/memory.oom_control;"
-    "while IFS= read -r line;do "
-    "case $line in kill*)while kill -9 -1;do :;done;;esac;"
-    "n=0;[ -r $f ]&&while read -r name count;do [ $name = oom_kill ]&&n=$count;done<$f;"
-    'echo "$line $n";done 2>/dev/null')
+# Answers each line (`kill` or `count`, and a number) with itself, how many processes the memory limit has killed, and
+# how often the limit of processes has refused one.
+_KEEPER = """
+cd /sys/fs/cgroup
+memory=memory.events pids=pids.events
+[ -r $memory ] || memory=memory/memory.oom_control pids=pids/pids.events
+counted() { n=0; [ -r $1 ] && while read -r name count; do [ $name = $2 ] && n=$count; done < $1; }
+while IFS= read -r line; do
+case $line in kill*) while kill -9 -1; do :; done;; esac
+counted $memory oom_kill; oom=$n
+counted $pids max
+echo "$line $oom $n"
+done 2>/dev/null
+"""
 _LISTEN = "IFS= read -r __go||exit 1;"
 # What a shell would say of a folder or a command that is not there.
 _TOLD = """__told() { printf '%s: %s\\n' "$2" "$3" >&2; exit "$1"; }
@@ -104,12 +111,13 @@ def python_session(limits: Limits, loop: str) -> list[str]:
     return [SHELL, "-c", f'{_LISTEN}{limits_of(limits)}unset __go;exec python3 -c "$1" framed 3>&1 4>&2', "sh", loop]
 
 
-def shell_call(text: bytes, begin: bytes, end: bytes) -> bytes:
-    """Runs `text` in the shell of a session. The answer stands between two marks on stdout: exit code, working
-    directory and what is exported; on stderr the first mark alone."""
+def shell_call(text: bytes, number: int, begin: bytes, end: bytes) -> bytes:
+    """Runs `text` in the shell of a session. The answer stands between two marks on stdout: the call's number and exit
+    code, working directory and what is exported; on stderr the first mark alone."""
     return (b"command eval " + script.quote(text) + b" </dev/null >/proc/self/fd/3 2>/proc/self/fd/4 3>&- 4>&-;"
-            b"printf '%b%s\\n' " + _escaped(begin) + b" $? >&3;{ printf '%s\\0' \"$PWD\";export -p;printf %b "
-            + _escaped(end) + b"; } >&3;printf %b " + _escaped(begin) + b" >&4\n")
+            b"printf '%b" + b"%d" % number + b" %s\\n' " + _escaped(begin) + b" $? >&3;"
+            b"{ printf '%s\\0' \"$PWD\";export -p;printf %b " + _escaped(end) + b"; } >&3;"
+            b"printf %b " + _escaped(begin) + b" >&4\n")
 
 
 def _escaped(mark: bytes) -> bytes:

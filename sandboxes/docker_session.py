@@ -102,6 +102,7 @@ class Talk:
         self.process, self.wire = process, wire
         self._out, self._err = Marked(self.begins, self.ends), Marked(self.begins, b"")
         self.lives += 1
+        self._calls = 0
         hello = b"\n"
         if self.kind == "python":
             hello += b"".join(_LENGTH.pack(len(mark)) + mark for mark in (self.begins, self.ends))
@@ -112,10 +113,12 @@ class Talk:
         return None
 
     def say(self, text: str, deadline: float) -> Said:
+        """What runs in a session can reach its streams: an answer that is none of ours is the end of the session."""
         assert self.wire is not None
+        self._calls += 1
         raw = os.fsencode(text)
         if self.kind == "shell":
-            message = docker_script.shell_call(raw, self.begins, self.ends)
+            message = docker_script.shell_call(raw, self._calls, self.begins, self.ends)
         else:
             message = _LENGTH.pack(len(raw)) + raw
         keep = self.limits.output_kb << 10
@@ -129,9 +132,8 @@ class Talk:
             return "" if self._out.complete and self._err.complete else None
 
         cause = self.wire.converse(message, self._sinks(), deadline, stop)
-        if not cause and not self._out.complete:
-            cause = "died"
-        return Said(cause, None if cause else self._code(), out, err)
+        code = None if cause or not self._out.complete else self._code()
+        return Said(cause or ("died" if code is None else ""), code, out, err)
 
     def finish(self, deadline: float) -> None:
         """Take what the dead had written before they died."""
@@ -151,11 +153,12 @@ class Talk:
     def _sinks(self) -> dict[int, Sink]:
         return {OUT: self._out.add, ERR: self._err.add}
 
-    def _code(self) -> int:
-        code, _, rest = self._out.answer.partition(b"\n")
-        if self.kind == "shell":
+    def _code(self) -> int | None:
+        line, _, rest = self._out.answer.partition(b"\n")
+        code = script.exit_code(line + b"\n", self._calls)
+        if self.kind == "shell" and code is not None:
             folder, _, exports = rest.partition(b"\0")
             # What runs in the background may write in between; such an answer tells the code and no more.
             if b"\0" not in exports:
                 self.state = b"cd -- " + script.quote(folder) + b" 2>/dev/null\n" + exports
-        return int(code)
+        return code

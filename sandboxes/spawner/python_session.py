@@ -57,8 +57,7 @@ def execute(text: str, names: dict[str, object]) -> int:
 def main() -> None:
     link = os.dup(0)
     ends = [(link, b"", b"\n")]
-    framed = sys.argv[1:] == ["framed"]
-    if framed:
+    if sys.argv[1:] == ["framed"]:
         del sys.argv[1:]
         begin, end = message(link), message(link)
         ends = [(os.dup(4), begin, b""), (os.dup(3), begin, b"\n" + end)]
@@ -74,7 +73,7 @@ def main() -> None:
         for stream in (sys.stdout, sys.stderr):
             with contextlib.suppress(OSError, ValueError):
                 stream.flush()
-        answer = b"%d" % code if framed else b"%d %d" % (number, code)
+        answer = b"%d %d" % (number, code)
         for descriptor, before, after in ends:
             os.write(descriptor, before + (answer if after else b"") + after)
 

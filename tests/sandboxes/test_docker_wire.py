@@ -73,7 +73,7 @@ def test_an_answer_is_there_when_both_streams_are() -> None:
     ours, theirs = socket.socketpair()
     talk, size = Talk("shell", Limits(), b""), 100_000
     assert talk.begin("process", Wire(ours), time.monotonic() + 10) is None
-    answer = talk.begins + b"0\n/workspace\0export A=1\n" + talk.ends
+    answer = talk.begins + b"1 0\n/workspace\0export A=1\n" + talk.ends
     for kind, text in ((OUT, answer), (ERR, bytes(size) + talk.begins)):
         theirs.sendall(struct.pack(">BxxxI", kind, len(text)) + text)
     said = talk.say("true", time.monotonic() + 10)
