@@ -21,7 +21,9 @@ from sandboxes.control import ANSWER_BYTES
 Kind = Literal["shell", "python"]
 Answering = Callable[["Dialogue", float], Run]
 BEGIN_S = 20.0
-_LOOP = (Path(__file__).parent / "spawner" / "python_session.py").read_text(encoding="utf-8")
+# It imports nothing from the workspace, whatever files are called there.
+_LOOP = ("import sys; sys.path[:] = filter(None, sys.path)\n"
+         + (Path(__file__).parent / "spawner" / "python_session.py").read_text(encoding="utf-8"))
 _LENGTH = struct.Struct("<I")
 
 

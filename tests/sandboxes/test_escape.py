@@ -157,6 +157,14 @@ def test_a_forged_answer_of_a_shell_is_its_end_and_nobody_elses(isolated: Sandbo
     assert works(isolated)
 
 
+def test_files_of_the_workspace_are_not_the_modules_of_its_python(bubblewrap: Backend) -> None:
+    taken = {f"{name}.py": b"raise SystemExit(9)" for name in ("ast", "struct", "traceback", "contextlib", "itertools")}
+    sandbox = bubblewrap.acquire(SandboxSpec(files={**taken, "mine.py": b"x = 42"}))
+    session = sandbox.session("python")
+    assert session.run("import mine; mine.x").stdout == b"42\n" and session.lives == 1
+    sandbox.close()
+
+
 @pytest.mark.parametrize("forged", ["abc\\n", "1 99999999\\n", "\\0\\0\\0x\\n", "\\n", "1 256\\n", "1 -1\\n", "2 0\\n"])
 def test_a_forged_answer_of_a_python_is_its_end_and_nobody_elses(isolated: Sandbox, forged: str) -> None:
     session = isolated.session("python")
