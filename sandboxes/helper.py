@@ -43,6 +43,7 @@ class Spawner:
         flags = ["-I", "-S", *(["-B"] if sys.dont_write_bytecode else [])]
         setup = {"owner": os.getpid(), "lock": folder.lock, "token": folder.token, "state": str(folder.path),
                  "bwrap": bwrap, "python": interpreter(), "python_names": NAMES, "seccomp": seccomp_filter().hex(),
+                 "setup_seccomp": seccomp_filter(one_owner=True).hex(),
                  "lowers_mb": LOWERS_MB}
         with theirs, (folder.path / "spawner.log").open("ab") as log:
             self.process = subprocess.Popen(

@@ -33,18 +33,28 @@ _MACHINES = {"x86_64": (0xC000003E, 56, 41, 302, _X86_64), "aarch64": (0xC00000B
 _CONFINED_FAMILIES = (1, 2, 10, 16)  # unix, IPv4, IPv6, netlink
 
 
-def seccomp_filter(machine: str | None = None) -> bytes:
-    """The filter as the kernel reads it; empty on a machine whose call numbers we do not know."""
-    known = _MACHINES.get(machine or platform.machine())
+# chown fchown lchown fchownat
+_OWNING = {"x86_64": (92, 93, 94, 260), "aarch64": (55, 54)}
+
+
+def seccomp_filter(machine: str | None = None, one_owner: bool = False) -> bytes:
+    """The filter as the kernel reads it; empty on a machine whose call numbers we do not know.
+
+    `one_owner`: giving files to others succeeds and does nothing, for installers: there is nobody else in a sandbox.
+    """
+    machine = machine or platform.machine()
+    known = _MACHINES.get(machine)
     if known is None:
         return b""
     architecture, clone, socket, prlimit, refused = known
     numbers = (*refused, *_EVERYWHERE)
     # The tail: allow, refuse (EPERM), unknown (ENOSYS); jumps count the instructions in between.
-    tail = [_step(_RETURN, _ALLOW), _step(_RETURN, _ERRNO | errno.EPERM), _step(_RETURN, _ERRNO | errno.ENOSYS)]
+    tail = [_step(_RETURN, _ALLOW), _step(_RETURN, _ERRNO | errno.EPERM), _step(_RETURN, _ERRNO | errno.ENOSYS),
+            _step(_RETURN, _ERRNO)]
     body = [(_LOAD, _ARCHITECTURE_AT, None, None), (_JUMP_EQUAL, architecture, None, "unknown"),
             (_LOAD, _NUMBER_AT, None, None), (_JUMP_AT_LEAST, _X32_BIT, "unknown", None),
             (_JUMP_EQUAL, _CLONE3, "unknown", None)]
+    body += [(_JUMP_EQUAL, number, "done", None) for number in (_OWNING[machine] if one_owner else ())]
     body += [(_JUMP_EQUAL, number, "refuse", None) for number in numbers]
     body += [(_JUMP_EQUAL, clone, None, "socket"), (_LOAD, _FIRST_ARGUMENT_AT, None, None),
              (_JUMP_SET, _NEW_USER_NAMESPACE, "refuse", "allow")]
@@ -57,7 +67,7 @@ def seccomp_filter(machine: str | None = None) -> bytes:
              (_JUMP_EQUAL, 0, "allow", None)]  # of the caller itself
     for half in (0, 4):  # or nothing is to be set: the new limit is at address 0
         body += [(_LOAD, _THIRD_ARGUMENT_AT + half, None, None), (_JUMP_EQUAL, 0, None, "refuse")]
-    place |= {"allow": len(body), "refuse": len(body) + 1, "unknown": len(body) + 2}
+    place |= {"allow": len(body), "refuse": len(body) + 1, "unknown": len(body) + 2, "done": len(body) + 3}
 
     def distance(target: str | None, at: int) -> int:
         return place[target] - at - 1 if target else 0

@@ -35,6 +35,8 @@ class Host(NamedTuple):
     parents: cgroups.Parents | None
     view: View
     seccomp: int
+    setup_seccomp: int
+    """For set-up commands."""
     null: int
 
     @property
@@ -131,7 +133,8 @@ class Life:
         """Start bubblewrap with the agent in it, which has started when it has told the agent's process id."""
         host = self.host
         ends, (info, info_end) = Ends(), os.pipe()
-        seccomp = os.open(f"/proc/self/fd/{host.seccomp}", os.O_RDONLY) if host.seccomp >= 0 else -1
+        wanted = host.setup_seccomp if self._sets_up() else host.seccomp
+        seccomp = os.open(f"/proc/self/fd/{wanted}", os.O_RDONLY) if wanted >= 0 else -1
         placed = [*ends.theirs, (host.null, 1), (info_end, _INFO)]
         if seccomp >= 0:
             placed.append((seccomp, _SECCOMP))
@@ -162,7 +165,7 @@ class Life:
     def _arguments(self) -> list[str]:
         host, root = self.host, self.spec.get("root")
         # Set-up commands are root by name, without any of its capabilities.
-        user = "0" if root and root["half"] else str(INSIDE_USER)
+        user = "0" if self._sets_up() else str(INSIDE_USER)
         return [
             host.bwrap, "--unshare-all", *(["--share-net"] if root and root["network"] else []),
             "--unshare-user", "--uid", user, "--gid", user,
@@ -172,6 +175,9 @@ class Life:
             "--ro-bind", "/proc/sys", "/proc/sys",
             *(["--seccomp", str(_SECCOMP)] if host.seccomp >= 0 else []),
             "--chdir", WORKSPACE, "--info-fd", str(_INFO), "--", "sh"]
+
+    def _sets_up(self) -> bool:
+        return bool(self.spec["root"] and self.spec["root"]["half"])
 
     def read_info(self) -> int:
         """Read what bubblewrap says about itself: the agent's process id; 0: not yet said, -1: it says no more.

@@ -85,7 +85,8 @@ def _enter(setup: dict[str, Any], unprivileged: bool, parents: cgroups.Parents |
     mounts.mount_layer(f"{stage}/lowers", setup["lowers_mb"])
     return Host(bwrap=setup["bwrap"], stage=stage, state=setup["state"], unprivileged=unprivileged,
                 layer_on_disk=not mounts.layer_keeps_marks(f"{stage}/life", unprivileged), parents=held,
-                view=View(stage, setup), seccomp=_memory_file(bytes.fromhex(setup["seccomp"])), null=null)
+                view=View(stage, setup), seccomp=_memory_file(bytes.fromhex(setup["seccomp"])),
+                setup_seccomp=_memory_file(bytes.fromhex(setup["setup_seccomp"])), null=null)
 
 
 def _memory_file(data: bytes) -> int:

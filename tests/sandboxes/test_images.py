@@ -103,9 +103,9 @@ def test_links_out_are_kept_as_links_and_nothing_is_written_through_them(images:
     image = take(images, tmp_path, tar_of([
         *SHELL, ("data/", None), ("absolute", "/data"), ("absolute/one", b"1"), ("/rooted", b"2"),
         ("climbing", "../../../data"), ("climbing/two", b"3"), ("out", str(outside)), ("lib", "usr/lib"),
-        ("usr/lib/", None), ("lib/three", b"4")]))
+        ("usr/lib/", None), ("lib/three", b"4"), ("usr/link", "/data"), ("usr/link/four", b"5")]))
     assert content(image) == {"bin/sh": b"#!a shell\n", "data/one": b"1", "rooted": b"2", "data/two": b"3",
-                              "usr/lib/three": b"4"}
+                              "usr/lib/three": b"4", "data/four": b"5"}
     assert (image.root / "out").is_symlink() and list(outside.iterdir()) == []
 
 

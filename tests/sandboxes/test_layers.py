@@ -96,6 +96,19 @@ def test_an_installer_that_would_become_another_user_is_told_not_to(bubblewrap: 
         'APT::Sandbox::User "root";\nown\n')
 
 
+def test_files_can_be_given_away_in_name_only(bubblewrap: BubblewrapBackend, image: str, tmp_path: Path) -> None:
+    """Packages have files of further owners, and nothing could be installed that has one."""
+    setup = Setup(commands=["echo x > /opt/f && ln -s f /opt/l && chown 5:42 /opt/f && chown -h 7 /opt/l && cat /opt/f",
+                            "! chown 0:0 /proc/sys/kernel/hostname 2>&1 || ! echo x > /proc/sys/kernel/hostname"])
+    sandbox = bubblewrap.acquire(SandboxSpec(image=image, setup=setup))
+    assert shell(sandbox, "cat /opt/f /opt/l") == "x\nx\n"
+    if not image:
+        assert sandbox.exec(["chown", "0", "x"]).exit_code == sandbox.exec(["chown", "5", "/tmp"]).exit_code == 1
+    sandbox.close()
+    layer, = (bubblewrap.root / "layers").glob("*/root/opt/f")
+    assert layer.stat().st_uid == (65534 if os.geteuid() == 0 else os.geteuid())
+
+
 def test_a_set_up_cannot_take_the_agents_shell_away(bubblewrap: BubblewrapBackend, image: str) -> None:
     forged = Setup(commands=["rm -rf /etc; mkdir -p /etc/headrace; echo forged > /etc/headrace/sh; exit 0"])
     sandbox = bubblewrap.acquire(SandboxSpec(image=image, setup=forged))
