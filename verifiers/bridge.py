@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import signal
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -24,6 +25,7 @@ CHECK = ("verifiers.values", "verifiers.check_runner")
 NO_VALUE = {"died": True}
 _FORGED = ("something else wrote among the answers",)
 _INDEX_DIGITS = 10
+_ALARMED = 128 + signal.SIGALRM
 START_S = 5.0
 """What an interpreter may take to start on a busy machine, on top of the budget of the calls."""
 
@@ -102,7 +104,7 @@ def _lost(result: ExecResult) -> dict[str, Any]:
 
 
 def _silence(result: ExecResult) -> str:
-    if result.timed_out:
+    if result.timed_out or result.exit_code == _ALARMED:
         return "did not load in time"
     return "out of memory while loading" if result.oom else f"ended while loading (exit code {result.exit_code})"
 

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 NEW_CALLS_LIMIT = 2000
+SHOWN = 200
 HANDED_OUT_LIMIT = USES_LIMIT = 20_000
 RAISABLE = frozenset({
     "ArithmeticError", "AssertionError", "AttributeError", "IndexError", "KeyError", "LookupError",
@@ -83,6 +84,8 @@ class Candidate:
         self.outcomes = outcomes
         self.new: dict[str, Any] = {}
         self.unknown = self.calls = 0
+        self.last = ("", "")
+        """The call that was answered last, and how."""
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         self.calls += 1
@@ -95,6 +98,7 @@ class Candidate:
             raise
         key = values.canonical(call)
         if key in self.outcomes:
+            self.last = key[:SHOWN], values.text_of(self.outcomes[key])[:SHOWN]
             return give(self.outcomes[key])
         self.new[key] = call
         return self._hand_out()
@@ -148,7 +152,8 @@ def seed_random(request: dict[str, Any]) -> None:
 
 
 class Tally:
-    def __init__(self) -> None:
+    def __init__(self, source: str, candidate: Candidate) -> None:
+        self.lines, self.candidate = source.splitlines(), candidate
         self.passed = self.total = 0
         self.failures: list[str] = []
 
@@ -157,7 +162,9 @@ class Tally:
         self.total += 1
         self.passed += held
         if not held and len(self.failures) < 50:
-            self.failures.append(f"line {line}: {describe(wrong) if wrong else 'is false'}")
+            asked, gave = self.candidate.last
+            self.failures.append(f"line {line}: {self.lines[line - 1].strip()[:SHOWN]} | "
+                                 f"{describe(wrong) if wrong else 'is false'} | last call {asked} gave {gave}")
 
 
 def describe(wrong: BaseException) -> str:
@@ -166,7 +173,8 @@ def describe(wrong: BaseException) -> str:
 
 def run_check(request: dict[str, Any]) -> dict[str, Any]:
     """One round: new calls, or the tally, or `broken` where the check itself is at fault."""
-    candidate, tally = Candidate(request["outcomes"]), Tally()
+    candidate = Candidate(request["outcomes"])
+    tally = Tally(request["check"], candidate)
     Unknown.uses = 0
     namespace: dict[str, Any] = {"__name__": "check"}
     seed_random(request)

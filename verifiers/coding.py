@@ -119,12 +119,13 @@ def _by_tests(judged: Judged, answers: Answers) -> Score:
 
 
 def _failure(test: Mapping[str, Any], outcome: Mapping[str, Any]) -> dict[str, Any] | None:
-    """None if the test passed, else what was asked and what came; the wanted value is not repeated."""
+    """None if the test passed, else what was asked, wanted and given."""
+    told = {"args": test["args"], **({"kwargs": test["kwargs"]} if test.get("kwargs") else {}), "want": test["want"]}
     if "value" in outcome:
         try:
             got = values.decode(outcome["value"])
         except values.Unencodable as wrong:
-            return {"args": test["args"], "got": {"malformed": str(wrong)}}
+            return {**told, "got": {"malformed": str(wrong)}}
         if values.same(got, values.decode(test["want"]), float(test.get("tolerance", 0.0))):
             return None
-    return {"args": test["args"], "got": dict(outcome)}
+    return {**told, "got": dict(outcome)}

@@ -108,7 +108,7 @@ def _look_at_python(sandbox: Sandbox, hidden: StdioHidden) -> dict[str, Any]:
 
 
 def _fault(sandbox: Sandbox, argv: list[str], test: Test, hidden: StdioHidden, left_s: float) -> dict[str, Any] | None:
-    """None if the test passed; the wanted text is not repeated."""
+    """None if the test passed, else why not, with what was wanted and given."""
     if left_s <= 0:
         return {"why": "no time was left"}
     ran = sandbox.exec(argv, stdin=test.input.encode(), environment=ENVIRONMENT,
@@ -116,7 +116,8 @@ def _fault(sandbox: Sandbox, argv: list[str], test: Test, hidden: StdioHidden, l
     why = _ending(ran)
     if why is None and same_text(ran.stdout.decode(errors="replace"), test.output, hidden.tolerance):
         return None
-    return {"why": why or "wrong output", "output": ran.stdout[:SHOWN].decode(errors="replace"),
+    return {"why": why or "wrong output", "want": test.output[:SHOWN],
+            "output": ran.stdout[:SHOWN].decode(errors="replace"),
             "stderr": ran.stderr[-SHOWN:].decode(errors="replace")}
 
 

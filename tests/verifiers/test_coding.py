@@ -113,9 +113,12 @@ def test_a_call_starts_from_the_loaded_file_not_from_the_last_call(rig: Rig) -> 
     assert rig.score(rig.hand_in(TESTS, {"solution.py": source})).reward == 1.0
 
 
-def test_wanted_values_are_not_in_the_evidence_of_a_failure(rig: Rig) -> None:
+def test_a_failure_says_what_was_asked_wanted_and_given(rig: Rig) -> None:
     evidence = rig.evidence(rig.score(rig.hand_in(TESTS, {"solution.py": WRONG})))
-    assert evidence["details"]["failures"][0] == {"args": [2, 3], "got": {"value": 5}}
+    assert evidence["details"]["failures"][0] == {"args": [2, 3], "want": 6, "got": {"value": 5}}
+    evidence = rig.evidence(rig.score(rig.hand_in(CHECK, {"solution.py": WRONG})))
+    assert evidence["details"]["failures"][1] == (
+        'line 3: assert candidate(4, 5) == 20 | is false | last call {"args":[4,5],"kwargs":{}} gave {"value":9}')
 
 
 def test_static_findings_count(rig: Rig) -> None:

@@ -77,7 +77,7 @@ def test_each_call_counts_alone_and_a_right_function_is_right(rig: Rig) -> None:
     source = "int area(int w, int h) { return w == 4 ? *(volatile int *)0 : w * h; }\n"
     score = rig.score(rig.hand_in(AREA, {"solution.c": source}))
     assert score.reward == pytest.approx(2 / 3)
-    assert rig.evidence(score)["details"]["failures"] == [{"args": [4, 5], "got": {"died": True}}]
+    assert rig.evidence(score)["details"]["failures"] == [{"args": [4, 5], "want": 20, "got": {"died": True}}]
 
 
 def test_warnings_count_that_the_seed_does_not_have(rig: Rig) -> None:
