@@ -1,4 +1,5 @@
-"""Answers that public reports found misjudged by graders of mathematics, each with its report."""
+"""Answers that public reports found misjudged by graders of mathematics, each with its report; and ways of writing that
+public graders are tested with."""
 
 from __future__ import annotations
 
@@ -61,6 +62,20 @@ MORE = [
     ("2i", "(1+i)^2", 1), ("e^{i\\pi}", "-1", 1), ("1+i", "1-i", 0), ("\\ln x^2", "2\\ln |x|", 1),
     ("\\sqrt{x^2}", "x", 0), ("\\frac{x}{2^{99}}", "\\frac{x}{2^{98}}", 0), ("x^2", "x^2+\\frac{1}{10^{50}}", 0),
     ("[0,\\frac{1}{2^{99}}]", "[0,\\frac{1}{2^{98}}]", 0), ("0, \\frac{1}{2^{99}}", "0, \\frac{1}{2^{98}}", 0),
+    ("28\\%", "28 pct", 1), ("28\\%", "28 percentage", 1), ("2", "AZYUK2A", 0), ("2", "A2", 0),
+    ("9", "Answer \\[ \n 9 \n \\]", 1), ("9", "Answer $$\n9\n$$\n10", 0),
+    ("\\boxed{\\{-1\\} \\cup [0,7)}", "\\{-1\\} \\cup [0,7)", 1), ("\\boxed{6 \\text{ and } 8}", "\\boxed{8, 6}", 1),
+    ("\\boxed{1} and \\boxed{-2}", "$\\boxed{-2,1}$", 1), ("(2, 2), (6, 2)", "\\boxed{(2, 2)} and \\boxed{(6, 2)}", 1),
+    ("(2, 2), (6, 2)", "\\boxed{(2, 2)} and \\boxed{(2, 6)}", 0), ("1, 2", "\\boxed{1} \\boxed{2} \\boxed{3}", 0),
+    ("125 miles", "$\\boxed{125\\textnormal{ miles}}.$", 1),
+    ("11111111100", "$\\boxed{11,\\! 111,\\! 111,\\! 100}$", 1),
+    ("x >= 5", "Therefore $x \\geq 5$ is the solution.", 1), ("x < 3", "We find that $x \\lt 3$.", 1),
+    ("x \\neq 5", "The solution is $x != 5$", 1), ("x < 3", "We find that $x < 3$ or $x > 7$.", 0),
+    ("\\begin{pmatrix}1 & 0 \\\\ 0 & 1\\end{pmatrix}",
+     "It is $\\left[\\begin{array}{cc}1 & 0\\\\0 & 1\\end{array}\\right]$.", 1),
+    ("34", "Final Answer: The largest $n$ is 34.", 1), ("34", "The largest $n$ is 34 n.", 0),
+    ("(11,7)or(7,11)", "(7,11), (11,7)", 1), ("(5, 8), (8, 5)", "(x, y) = (5, 8) \\text{ and } (8, 5)", 1),
+    ("\\boxed{x = -5, p = 2}", "-5, 2", 1),
     ("5", "2+3=5", 1), ("5", "2+2=5", 0), ("5", "5=5", 0), ("72", "72, or so", 0)]
 
 

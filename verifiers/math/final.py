@@ -12,19 +12,24 @@ _SAYS = re.compile(r"(?:final answer|answer)(?:\s+is)?\s*[:=]?\s*(?=\S)|(?:answe
 _BOX = re.compile(r"\\(?:boxed|fbox)\s*\{")
 _BARE_BOX = re.compile(r"\\(?:boxed|fbox)(?:\s+|(?=\d))([^\s{}$\\]+)")
 _ONLY_A_BOX = re.compile(r"\\(?:boxed|fbox)\s*\{(.*)\}", re.DOTALL)
+_DISPLAYED = re.compile(r"(\\\[|\$\$)\s*\n\s*([^\n$]*?)\s*\n\s*(\\\]|\$\$)")
+"""A formula on a line of its own."""
 _MARKUP = re.compile(r"\*\*|__(?=\S)|`|^\s*>|<[^<>=]{1,20}>")
+_FORMULA = re.compile(r"\$\$?([^$]+)\$\$?|\\\((.+?)\\\)|\\\[(.+?)\\\]")
 
 
 class NoFinal(ValueError):
     """There is no final answer, or more than one. Its text says which."""
 
 
-def final_answer(text: str | None) -> str:
+def final_answer(text: str | None, listed: bool = False) -> str:
+    """`listed`: several values are wanted, so several boxes are one answer together."""
     if text is not None and len(text) > TEXT_LIMIT:
         raise NoFinal(f"longer than {TEXT_LIMIT} characters")
     if text is None or not text.strip():
         raise NoFinal("nothing was answered")
-    found = _boxed(text) or _marked(text) or _said(text)
+    text = _DISPLAYED.sub(r"\1 \2 \3", text)
+    found = _boxed(text, listed) or _marked(text) or _said(text)
     if found is None:
         lines = [line for line in text.splitlines() if line.strip()]
         if len(lines) > 1:
@@ -38,7 +43,7 @@ def final_answer(text: str | None) -> str:
     return found
 
 
-def _boxed(text: str) -> str | None:
+def _boxed(text: str, listed: bool) -> str | None:
     text = _BARE_BOX.sub(lambda found: f"\\boxed{{{found[1]}}}", text)
     boxes, end = [], 0
     for mark in _BOX.finditer(text):
@@ -46,6 +51,8 @@ def _boxed(text: str) -> str | None:
             continue  # A box in a box.
         end = _closing(text, mark.end())
         boxes.append(_unboxed(text[mark.end():end - 1].strip()))
+    if listed and len(boxes) > 1 and all(boxes):
+        boxes = [", ".join(boxes)]
     return _only(boxes, text[end:])
 
 
@@ -93,3 +100,11 @@ def _only(found: list[str], behind: str) -> str | None:
     if re.search(r"\d|\\(?:frac|sqrt|pi)|\b(?:or|either|not|wrong|maybe)\b", behind, re.IGNORECASE):
         raise NoFinal("something that may be another answer stands behind the final answer")
     return found[0]
+
+
+def only_formula(final: str) -> str | None:
+    """The one formula of a sentence that says no number beside it."""
+    found = list(_FORMULA.finditer(final))
+    if len(found) != 1 or re.search(r"[\d\\$]", _FORMULA.sub(" ", final)):
+        return None
+    return next(part for part in found[0].groups() if part is not None)

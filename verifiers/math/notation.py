@@ -41,16 +41,20 @@ _DASHES = dict.fromkeys(map(ord, "‐‑‒–—−"), "-")
 _LATEX = {"\\left": "", "\\right": "", "\\!": "", "\\,": " ", "\\;": " ", "\\:": " ", "\\ ": " ",
           "\\quad": " ",
           "\\displaystyle": "", "\\dfrac": "\\frac", "\\tfrac": "\\frac", "\\cfrac": "\\frac", "\\%": "%", "\\$": "$",
-          "\\varnothing": "\\emptyset ",
+          "\\varnothing": "\\emptyset ", "\\lt": "<", "\\gt": ">",
           "{,}": ",", "\\degree": "°", "^{\\circ}": "°", "^\\circ": "°", "\\lbrace": "\\{", "\\rbrace": "\\}"}
-_PLAIN = {"**": "^", "≤": "\\le ", "≥": "\\ge ", "<=": "\\le ", ">=": "\\ge ", "≠": "\\ne ", "∞": "\\infty ",
-          "π": "\\pi ", "×": "\\times ", "·": "\\cdot ", "÷": "/", "∪": "\\cup ", "∩": "\\cap ", "∅": "\\emptyset ",
-          "∈": "\\in ", "±": "\\pm ", "θ": "\\theta ", "*": "\\cdot "}
+_PLAIN = {"**": "^", "≤": "\\le ", "≥": "\\ge ", "<=": "\\le ", ">=": "\\ge ", "!=": "\\ne ", "≠": "\\ne ",
+          "∞": "\\infty ", "π": "\\pi ", "×": "\\times ", "·": "\\cdot ", "÷": "/", "∪": "\\cup ", "∩": "\\cap ",
+          "∅": "\\emptyset ", "∈": "\\in ", "±": "\\pm ", "θ": "\\theta ", "*": "\\cdot "}
 _NUMERAL = (r"-? ?(?:\d(?:[\d,]*\d)?(?:\.\d+)?|\.\d+)(?: ?/ ?\d+| \d+/\d+)?(?:[eE][-+]?\d+)?"
             r"|-?\\frac ?\{?-?\d+\}? ?\{?\d+\}?")
+_STYLES = "text(?:bf|it|rm|normal|up|sf|tt)?|mathrm|mathit|mathsf|mbox|operatorname|mathbf|emph|rm"
+_PERCENT = r"(?:%|percent(?:age)?\b|per cent\b|pct\b)"
 _SET = re.compile(r"\\?\{((?:[^{}]|\{[^{}]*\})*?)\\?\}")
 """One set alone, not a union of some."""
 _OF_SETS = re.compile(r"\\(?:cup|cap|setminus)(?![a-z])|[∪∩]")
+_NAMED = re.compile(r"^\([A-Za-z](?:_?\w)?(?:, ?[A-Za-z](?:_?\w)?)+\) ?= ?(?=\()")
+"""`(x, y) =` before a pair."""
 _ROWS = re.compile(r"\[\s*(\[[^\[\]]+\](?:\s*[,;]\s*\[[^\[\]]+\])*)\s*\]")
 
 
@@ -103,7 +107,8 @@ def _single(plain: str) -> Written:
     told = _digits_for_words(plain)
     found = re.fullmatch(rf"(?P<before>[^\d\\{{}}^=()\[\]]*?)(?P<number>{_NUMERAL})(?P<after>[^\d\\{{}}^=()\[\]]*"
                          rf"(?:\^\{{?[23]\}}?)?)", told)
-    if found and (value := plain_number(found["number"])) is not None:
+    name = found and found["before"][-1:].isalpha() and found["number"][0].isdigit()  # such as A2
+    if found and not name and (value := plain_number(found["number"])) is not None:
         said = _quantity(found["before"], value, found["after"].strip())
         if said is not None:
             number, percent, unit = said
@@ -128,13 +133,14 @@ def _quantity(before: str, value: Number, after: str) -> tuple[Number, bool, str
         before, currency = before[:-1].strip(), CURRENCIES[before[-1]]
     if found := re.search(r"(?:^|\s)(?:-|minus|negative)$", before):
         before, sign = before[:found.start()].strip(), -1
-    percent = bool(re.match(r"(?:%|percent\b|per cent\b)", after))
-    after = re.sub(r"^(?:%|percent\b|per cent\b)", "", after).strip()
+    percent = bool(re.match(_PERCENT, after))
+    after = re.sub(f"^{_PERCENT}", "", after).strip()
     if re.fullmatch(r",(?:\s*[A-Za-z']{2,},?)*", after) and not re.search(r"\bor\b", after):
         after = ""  # a clause behind the number says nothing of it
     if _OPERATORS.search(before) or _OPERATORS.search(re.sub(r"^(?:square|cubic) ", "", after)):
         return None
-    if not re.fullmatch(r"(?:(?:[A-Za-z][A-Za-z',:-]+|[aAI])\s*){0,10}", before):
+    named = re.sub(r"\b[A-Za-z] (?=(?:is|are|equals|be)$)", "", before)  # `the largest n is`
+    if not re.fullmatch(r"(?:(?:[A-Za-z][A-Za-z',:-]+|[aAI])\s*){0,10}", named):
         return None
     scale = Fraction(1)
     while (word := re.match(r"[A-Za-z]+", after)) and word[0].lower().rstrip("s") in SCALES:
@@ -179,11 +185,13 @@ def clean(text: str, listed: bool = False) -> str:
     text = re.sub(r"(?<=\d)(?:\\[,;:!]|\\thinspace)(?=\d{3}(?!\d))", "", text)
     text = re.sub(r"(?<!\\)\$\$?([^$]+)(?<!\\)\$\$?|\\\((.*?)\\\)|\\\[(.*?)\\\]",
                   lambda found: f" {found[1] or found[2] or found[3]} ", text, flags=re.DOTALL)
+    text = re.sub(r"(?<=\d),\s*\\!\s*(?=\d{3}(?!\d))", ",", text)
     for old, new in _LATEX.items():
         text = re.sub((r"(?<!\\)" if old[0] == "\\" else "") + re.escape(old) + (
             r"(?![A-Za-z])" if old[-1].isalpha() else ""), new.replace("\\", r"\\"), text)
     text = re.sub(r"(?<=[\d}])~", " ", text)
-    text = re.sub(r"\\(?:text|textbf|mathrm|mbox|operatorname|mathbf|rm)\s*\{([^{}]*)\}", r" \1 ", text)
+    text = re.sub(r"\[?\\begin\{array\}\{[^{}]*\}(.*?)\\end\{array\}\]?", r"\\begin{pmatrix}\1\\end{pmatrix}", text)
+    text = re.sub(rf"\\(?:{_STYLES})\s*\{{([^{{}}]*)\}}", r" \1 ", text)
     text = " ".join(text.split()).rstrip(".,;:").strip()
     if not listed and not re.search(r"[({\[]", text):
         text = re.sub(r"(?<=\d) ?[xX] ?(?=10 ?\^)", r"\\times ", text)
@@ -217,7 +225,7 @@ def elements(plain: str) -> list[str]:
     inner = _SET.fullmatch(plain)
     body = inner[1] if inner else plain
     parts, depth, start = [], 0, 0
-    for found in re.finditer(r"[(\[{]|[)\]}]|[,;]|\s(?:and|or)\s", body):
+    for found in re.finditer(r"[(\[{]|[)\]}]|[,;]|\s(?:and|or)\s|(?<=[\d)\]}])\s*(?:and|or)\s*(?=[\d(\[{-])", body):
         mark = found[0]
         if mark in "([{":
             depth += 1
@@ -226,7 +234,8 @@ def elements(plain: str) -> list[str]:
         elif depth == 0:
             parts.append(body[start:found.start()])
             start = found.end()
-    return [one for part in (*parts, body[start:]) if part.strip() for one in _both_signs(part.strip())]
+    named = (_NAMED.sub("", part.strip()) for part in (*parts, body[start:]) if part.strip())
+    return [one for part in named for one in _both_signs(part)]
 
 
 def _both_signs(part: str) -> list[str]:

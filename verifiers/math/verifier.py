@@ -24,11 +24,12 @@ from tasks.task import Submission, Task
 from verifiers.digest import code_digest
 from verifiers.killable import DeadlineError, DiedError, Killable, versions
 from verifiers.math import exact, notation
-from verifiers.math.final import NoFinal, final_answer
+from verifiers.math.final import NoFinal, final_answer, only_formula
 from verifiers.verifier import Context, Score
 
 MODULES = ("verifiers.killable", "verifiers.number_words", "verifiers.math", *(f"verifiers.math.{name}" for name in (
     "compare", "exact", "final", "notation", "numeric", "verifier")))
+_BOXED = re.compile(r"\\(?:boxed|fbox)\b")
 DEADLINE_S = 3.0
 """Of processor time, for one comparison; a usual one takes a tenth."""
 MEMORY_MB = 1024
@@ -58,9 +59,9 @@ class MathVerifier:
         hidden, want = _wanted(task)
         evidence: dict[str, Any] = {"want": hidden.want, "answer": submission.answer}
         try:
-            final = final_answer(submission.answer)
+            final = final_answer(submission.answer, bool(want.items))
             evidence["final"] = final
-            got = notation.write(final, bool(want.items), beside=hidden.want)
+            got = _written(final, want, hidden)
         except (NoFinal, notation.Unclear) as wrong:
             return _score(False, {**evidence, "why": str(wrong)})
         if why := _foreign_unit(want, got, hidden, task):
@@ -108,12 +109,23 @@ def _score(right: bool, evidence: dict[str, Any]) -> Score:
                  evidence=evidence)
 
 
+def _written(final: str, want: notation.Written, hidden: MathHidden) -> notation.Written:
+    """The answer; of a sentence that is no quantity and holds one formula, that formula."""
+    got = notation.write(final, bool(want.items), beside=hidden.want)
+    formula = only_formula(final)
+    if formula is None or got.number is not None or got.items or want.is_words:
+        return got
+    return notation.write(formula, beside=hidden.want)
+
+
 def _wanted(task: Task) -> tuple[MathHidden, notation.Written]:
     where = f"task {task.task_id}"
     try:
         hidden = msgspec.convert(task.hidden, MathHidden)
-        plain = notation.clean(hidden.want)
-        return hidden, notation.write(hidden.want, notation.is_list(plain), beside=hidden.want)
+        text = final_answer(hidden.want, listed=True) if _BOXED.search(hidden.want) else hidden.want
+        return hidden, notation.write(text, notation.is_list(notation.clean(text)), beside=text)
+    except NoFinal as wrong:
+        raise VerifierError(f"the wanted answer is none: {wrong}", where=where, value=hidden.want[:200]) from None
     except msgspec.ValidationError as wrong:
         raise VerifierError(f"the task's hidden part is wrong: {wrong}", where=where) from None
 
