@@ -12,9 +12,13 @@ if TYPE_CHECKING:
     from headrace.rooms import Rooms
 
 _BELOW_ONE = """
-array_to_string(list_transform(list_filter(map_entries(s.components), lambda c: c.value is null or c.value < 1),
+array_to_string(list_transform(list_filter(map_entries(s.components),
+    lambda c: c.value is null or case c.key when 'tampering' then c.value > 0 else c.value < 1 end),
   lambda c: c.key || ' ' || coalesce(round(c.value, 3)::varchar, 'none')), ', ')
 """
+_SAID = ("what", "problem", "why", "candidate", "message")
+"""Where evidence tells a reason in a line; `loaded` is none."""
+_SAID_CHARACTERS = 120
 _TOOLS = """
 (select string_agg(status || ' (' || tool || ')', ', ') from (
   select distinct status, tool from tool_calls t where t.episode_id = e.episode_id and status <> 'ok' order by all))
@@ -36,8 +40,7 @@ def episodes(rooms: Rooms, parameters: Mapping[str, object], why: str, limit: in
     import pyarrow as pa
 
     if not why:
-        table = rooms.lake.sql(f"select * from ({_LIST}) limit {limit}", parameters=dict(parameters))
-        return table.drop_columns(["evidence"])
+        return _told(rooms, rooms.lake.sql(f"select * from ({_LIST}) limit {limit}", parameters=dict(parameters)))
     found: list[pa.RecordBatch] = []
     schema = None
     for batch in rooms.lake.batches(_LIST, parameters=dict(parameters)):
@@ -48,7 +51,21 @@ def episodes(rooms: Rooms, parameters: Mapping[str, object], why: str, limit: in
             break
     table = pa.Table.from_batches(found, schema) if schema else rooms.lake.sql(
         f"select * from ({_LIST}) limit 0", parameters=dict(parameters))
-    return table.slice(0, limit).drop_columns(["evidence"])
+    return _told(rooms, table.slice(0, limit))
+
+
+def _told(rooms: Rooms, table: pa.Table) -> pa.Table:
+    """The reasons with what the evidence of each failure says in a line, in place of its digest."""
+    import pyarrow as pa
+
+    reasons: list[str | None] = []
+    for reason, digest in zip(table["why"].to_pylist(), table["evidence"].to_pylist(), strict=True):
+        details = evidence_of(rooms, digest).get("details") if reason and digest else None
+        said = [details[name] for name in _SAID if details.get(name)] if isinstance(details, dict) else []
+        lines = [line[:_SAID_CHARACTERS] for line in said if isinstance(line, str) and line != "loaded"]
+        reasons.append("; ".join([reason, *lines]) if lines else reason)
+    place = table.column_names.index("why")
+    return table.set_column(place, "why", pa.array(reasons, pa.string())).drop_columns(["evidence"])
 
 
 def _says(rooms: Rooms, batch: pa.RecordBatch, row: int, why: str) -> bool:

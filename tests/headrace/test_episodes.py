@@ -37,7 +37,9 @@ def test_failed_episodes_are_listed_with_what_kept_them_from_the_full_reward(
         home: str, capsys: pytest.CaptureFixture[str]) -> None:
     rows = listed(capsys, home, "--failed")
     assert len(rows) == 16 and all(row["reward"] < 1 for row in rows)
-    assert all("tests_passed" in row["why"] for row in rows)
+    assert all("tests_passed" in row["why"] and "tampering" not in row["why"] for row in rows)
+    empty = [row["why"] for row in rows if row["policy"] == "scripted:empty"]
+    assert len(empty) == 8 and all(why.endswith("; there is no solution.py") for why in empty)
     solved = [row for row in listed(capsys, home) if row["policy"] == "scripted:reference"]
     assert len(solved) == 8 and not any(row["why"] for row in solved)
 
