@@ -18,6 +18,7 @@ from pathlib import Path
 import pytest
 import zstandard
 
+from sandboxes import roottree
 from sandboxes.images import Image, Images
 from schemas.errors import SandboxError
 from tests.conftest import REPOSITORY
@@ -212,12 +213,15 @@ def test_an_image_is_kept_by_its_digest_and_its_source_is_read_once(tmp_path: Pa
     assert third.take(one).digest == one
 
 
-def test_many_at_once_unpack_once(tmp_path: Path) -> None:
+def test_many_at_once_unpack_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    written = []
+    write = roottree.write
+    monkeypatch.setattr(roottree, "write", lambda *given: written.append(given) or write(*given))  # type: ignore[func-returns-value]
     folder = write_files(tmp_path / "folder", {"bin/sh": b"x", **{f"d{n}/f": b"y" * n for n in range(300)}})
     owners = [Images(tmp_path / "images", None) for _ in range(8)]
     with ThreadPoolExecutor(8) as pool:
         found = list(pool.map(lambda images: images.take(str(folder)), owners))
-    assert len({image.digest for image in found}) == 1
+    assert len({image.digest for image in found}) == len(written) == 1
     names = [path.name for path in (tmp_path / "images").iterdir() if path.name != "sources"]
     assert names == [found[0].digest.removeprefix("sha256:")]
 
@@ -275,4 +279,5 @@ def test_what_nobody_used_for_long_is_removed_and_what_is_used_is_not(tmp_path: 
     assert used.root.is_dir() and not unused.root.exists()
     user.close()
     assert other.take(used.digest).root.is_dir()
+    other.close()
     assert other.cache.reap() == 0  # taking it was a use
