@@ -20,8 +20,10 @@ import msgspec
 
 from artifacts.store import ArtifactStore
 from sandboxes.manifest import (
+    ALL_INLINE_BYTES,
     ATTRIBUTE_PREFIX,
     BLOCK_BYTES,
+    FILE,
     FOLDER,
     LIMITS,
     LINK,
@@ -38,6 +40,8 @@ from sandboxes.manifest import (
     entry_of_blocks,
     entry_of_file,
     manifest_of,
+    settled,
+    stored_apart,
 )
 from sandboxes.reading import MOVED, attribute_of, is_hole, open_found, passable, read_at, zeros
 from sandboxes.restore import Identity, Known
@@ -90,8 +94,9 @@ def capture(root: int, artifacts: ArtifactStore, base: Base = NO_BASE) -> Captur
     except OSError as wrong:
         raise SandboxError(f"workspace cannot be read ({wrong.strerror})", kind="snapshot",
                            value=wrong.filename) from None
+    entries = settled(walk.entries + walk.shared(), walk.storing.put, artifacts.get)
     walk.storing.flush()
-    manifest = encode(manifest_of(walk.entries + walk.shared(), walk.attributes))
+    manifest = encode(manifest_of(entries, walk.attributes))
     return Captured(manifest, digest(manifest), walk.skipped, walk.changing, walk.read_bytes)
 
 
@@ -109,7 +114,7 @@ class _Walk:
         """Files with more than one name, by device and inode: read once."""
         self.skipped: list[bytes] = []
         self.changing: list[bytes] = []
-        self.names = self.size_bytes = self.attribute_bytes = self.read_bytes = 0
+        self.names = self.inline_bytes = self.size_bytes = self.attribute_bytes = self.read_bytes = 0
 
     def folder(self, descriptor: int, path: bytes, depth: int) -> None:
         # A workspace that its owner may not enter could not be handed out again.
@@ -169,6 +174,12 @@ class _Walk:
         return True
 
     def add(self, entry: Entry, found: os.stat_result, attributes: list[Attribute]) -> None:
+        if entry.kind == FILE and entry.content:
+            before, self.inline_bytes = self.inline_bytes, self.inline_bytes + entry.size
+            if self.inline_bytes > ALL_INLINE_BYTES:
+                if before <= ALL_INLINE_BYTES:
+                    self.entries = [stored_apart(one, self.storing.put) for one in self.entries]
+                entry = stored_apart(entry, self.storing.put)
         if found.st_nlink > 1:
             self.several[found.st_dev, found.st_ino] = entry, [entry.path], attributes
         else:

@@ -34,7 +34,7 @@ def manifest_for(spec: SandboxSpec, artifacts: ArtifactStore) -> tuple[str, Mani
     if spec.workspace and not spec.files:
         return spec.workspace, load(spec.workspace, artifacts), large
     base = load(spec.workspace, artifacts) if spec.workspace else EMPTY
-    manifest = laid_over(spec.files, keep_in(large), base)
+    manifest = laid_over(spec.files, keep_in(large), base, artifacts.get)
     return digest(encode(manifest)), manifest, large
 
 

@@ -22,6 +22,8 @@ RICH_FORMAT = "headrace.snapshot.v2"
 """With further names of files, or attributes. All else keeps its form, and so its digest, of before there were any."""
 MEDIA_TYPE = "application/vnd.headrace.snapshot+msgpack"
 INLINE_BYTES = 4096
+ALL_INLINE_BYTES = 16 << 20
+"""With more small files than this no content goes inline: the manifest is written anew by each snapshot."""
 WHOLE_BYTES = 64 << 20
 BLOCK_BYTES = 16 << 20
 MAX_DEPTH = 200
@@ -198,6 +200,25 @@ def entry_of_blocks(path: bytes, mode: int, blocks: Iterable[bytes], put: Put) -
             before, name = block, put(block)
         names += bytes.fromhex(name.removeprefix(DIGEST_PREFIX))
     return Entry(path, BLOCKS, mode, size, bytes(names))
+
+
+def stored_apart(entry: Entry, put: Put) -> Entry:
+    """With its content in an artifact of its own."""
+    if entry.kind != FILE or not entry.content:
+        return entry
+    return msgspec.structs.replace(entry, content=None, digest=put(entry.content))
+
+
+def settled(entries: Iterable[Entry], put: Put, get: Get) -> list[Entry]:
+    """Small contents inline if all of them fit there, else none but the empty: however the entries came to be."""
+    found = list(entries)
+    small = [entry for entry in found if entry.kind == FILE and entry.size <= INLINE_BYTES]
+    if sum(entry.size for entry in small) > ALL_INLINE_BYTES:
+        return [stored_apart(entry, put) for entry in found]
+    if all(entry.digest is None for entry in small):
+        return found
+    return [entry if entry.digest is None or entry.kind != FILE or entry.size > INLINE_BYTES
+            else msgspec.structs.replace(entry, content=get(entry.digest), digest=None) for entry in found]
 
 
 def is_clean(path: bytes) -> bool:

@@ -27,6 +27,7 @@ from sandboxes.manifest import (
     is_clean,
     load,
     manifest_of,
+    settled,
 )
 from schemas.errors import SandboxError
 from schemas.ids import digest
@@ -53,8 +54,9 @@ def keep_in(large: dict[str, bytes]) -> Put:
     return put
 
 
-def laid_over(files: Mapping[str, bytes], put: Put, base: Manifest) -> Manifest:
-    """Initial files (mode 0644, folders 0755) over a snapshot: whatever is in the way of one is gone."""
+def laid_over(files: Mapping[str, bytes], put: Put, base: Manifest, get: Get) -> Manifest:
+    """Initial files (mode 0644, folders 0755) over a snapshot: whatever is in the way of one is gone. `get` has the
+    contents of the snapshot."""
     found = {entry.path: entry for entry in base.entries}
     for path, data in files.items():
         name = os.fsencode(path)
@@ -70,8 +72,9 @@ def laid_over(files: Mapping[str, bytes], put: Put, base: Manifest) -> Manifest:
         found[name] = entry_of_file(name, 0o644, data, put)
     kept = {entry.path for entry in base.entries if found.get(entry.path) is entry}
     moved = _first_names(base, found, kept)
-    return manifest_of(found.values(), (Attribute(moved.get(one.path, one.path), one.name, one.value)
-                                        for one in base.attributes if one.path in kept or one.path in moved))
+    entries = settled(found.values(), put, get)
+    return manifest_of(entries, (Attribute(moved.get(one.path, one.path), one.name, one.value)
+                                 for one in base.attributes if one.path in kept or one.path in moved))
 
 
 def _first_names(base: Manifest, found: dict[bytes, Entry], kept: set[bytes]) -> dict[bytes, bytes]:
@@ -89,14 +92,18 @@ def _first_names(base: Manifest, found: dict[bytes, Entry], kept: set[bytes]) ->
     return moved
 
 
+def _no_content(name: str) -> bytes:
+    raise AssertionError(f"no content has this digest: {name}")
+
+
 def snapshot_digest_of(files: Mapping[str, bytes]) -> str:
     """Digest of a workspace that holds exactly these files."""
-    return digest(encode(laid_over(files, digest, EMPTY)))
+    return digest(encode(laid_over(files, digest, EMPTY, _no_content)))
 
 
 def store_files(files: Mapping[str, bytes], artifacts: ArtifactStore) -> str:
     """Store the snapshot of a workspace that holds exactly these files; its digest."""
-    manifest = encode(laid_over(files, lambda data: artifacts.put(data).digest, EMPTY))
+    manifest = encode(laid_over(files, lambda data: artifacts.put(data).digest, EMPTY, artifacts.get))
     return artifacts.put(manifest, MEDIA_TYPE).digest
 
 

@@ -219,6 +219,52 @@ def test_many_contents_are_stored_whatever_their_number(work: Path, artifacts: D
             assert snapshot.read_file(artifacts, name, f"f{number}") == b"%d.%d " % (count, number) * 2000
 
 
+def limit_inline(monkeypatch: pytest.MonkeyPatch, size: int) -> None:
+    for module in ("manifest", "capture"):
+        monkeypatch.setattr(f"sandboxes.{module}.ALL_INLINE_BYTES", size)
+
+
+def test_more_small_files_than_a_manifest_should_hold(
+        work: Path, tmp_path: Path, artifacts: DirectoryStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A manifest is held in memory and written anew by each snapshot."""
+    files = {f"{number}": b"%d" % (10 + number) * 100 for number in range(20)}
+    for name, data in (files | {"empty": b""}).items():
+        (work / name).write_bytes(data)
+        (work / name).chmod(0o644)
+    (work / "link").hardlink_to(work / "3")
+    work.chmod(0o755)
+    limit_inline(monkeypatch, 4000)
+    inline = taken(work, artifacts)
+    assert all(entry.digest is None for entry in load(inline, artifacts).entries)
+    limit_inline(monkeypatch, 3999)
+    apart = taken(work, artifacts)
+    assert apart != inline and len(artifacts.get(apart)) < 3000
+    assert [one.path for one in load(apart, artifacts).entries if one.content] == [b"link"]
+    restored(apart, artifacts, tmp_path / "back")
+    assert taken(tmp_path / "back", artifacts) == apart
+    (work / "link").unlink()
+    (work / "empty").unlink()
+    apart = taken(work, artifacts)
+    assert apart == snapshot.store_files(files, artifacts) == snapshot.snapshot_digest_of(files)
+    base = load(apart, artifacts)
+    made = snapshot.laid_over({"0": b"0"}, lambda data: artifacts.put(data).digest, base, artifacts.get)
+    assert made == load(snapshot.store_files({**files, "0": b"0"}, artifacts), artifacts)
+    assert all(entry.digest is None for entry in made.entries)
+
+
+def test_what_was_too_much_for_a_manifest_may_fit_again(
+        bubblewrap: Backend, artifacts: DirectoryStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    files = {f"{number}": b"%d" % (10 + number) * 100 for number in range(20)}
+    limit_inline(monkeypatch, 3000)
+    for _ in range(2):
+        sandbox = bubblewrap.acquire(SandboxSpec(workspace=snapshot.store_files(files, artifacts)))
+        assert sandbox.snapshot() == snapshot.snapshot_digest_of(files)
+        sandbox.exec(["rm", *map(str, range(8))])
+        fewer = {name: data for name, data in files.items() if int(name) >= 8}
+        assert sandbox.snapshot() == snapshot.snapshot_digest_of(fewer)
+        sandbox.close()
+
+
 LINKED = manifest_of(
     [ROOT, Entry(b"a", "f", 0o755, 1, b"x"), Entry(b"b", "n", 0o755, 1, b"a"), Entry(b"c", "n", 0o755, 1, b"a"),
      Entry(b"d", "d", 0o755), Entry(b"d/e", "n", 0o755, 1, b"a")], [Attribute(b"a", b"user.k", b"v")])
@@ -240,7 +286,7 @@ LINKED = manifest_of(
 ])
 def test_files_laid_over_names_of_one_file(
         files: dict[str, bytes], wanted: list[Entry], attributes: list[Attribute], artifacts: DirectoryStore) -> None:
-    made = snapshot.laid_over(files, lambda data: artifacts.put(data).digest, LINKED)
+    made = snapshot.laid_over(files, lambda data: artifacts.put(data).digest, LINKED, artifacts.get)
     assert made.entries == [ROOT, *wanted] and made.attributes == attributes
     assert load(artifacts.put(encode(made)).digest, artifacts) == made
 
