@@ -61,7 +61,9 @@ def command(argv: Sequence[str], folder: str, environment: Mapping[str, str], st
     if odd or words[0].startswith("-"):
         words = ["env", "--", *odd, *words]
     given, unfold = _folded([folder, argv[0], *words])
-    source = f"head -c {stdin_bytes}|" if stdin_bytes else ""
+    source = ""
+    if stdin_bytes:
+        source = f"command -v head >/dev/null || __told 126 head 'command not found'\nhead -c {stdin_bytes}|"
     text = (f"{_LISTEN}{limits_of(limits)}{unfold}__folder=$1 __name=$2;shift 2\n{_TOLD}{source}({_ENTER})"
             f"{'' if source else '</dev/null'}\n__s=$?;{'kill -9 -1 2>/dev/null;' if sweep else ''}exit $__s")
     return [SHELL, "-c", text, "sh", *given]

@@ -1,6 +1,6 @@
 """A Docker engine of its own for tests: Debian's `dockerd` in a temporary folder, without a network and without images.
 
-An engine that DOCKER_HOST names, or that already answers, is used instead.
+An engine that DOCKER_HOST names is used instead, and the machine's own where we cannot start one.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ class DockerEngine:
         self.address = os.environ.get("DOCKER_HOST", "")
         if self.address:
             return
-        if _answers(_STANDARD):
+        missing = ("only root can start one" if os.geteuid() else
+                   "" if shutil.which("dockerd") else "there is no `dockerd`: apt-get install docker.io")
+        if missing:
+            if not _answers(_STANDARD):
+                raise RuntimeError(f"no engine runs, and {missing}")
             self.address = f"unix://{_STANDARD}"
             return
-        if os.geteuid():
-            raise RuntimeError("no engine runs, and only root can start one")
-        if shutil.which("dockerd") is None:
-            raise RuntimeError("no engine runs, and there is no `dockerd`: apt-get install docker.io")
         self._folder = Path(tempfile.mkdtemp(prefix="hr-docker-"))
         self._start(self._folder / "docker.sock")
 

@@ -29,6 +29,7 @@ from schemas.settings import Settings
 from tests.conftest import require_real
 from tests.docker_engine import DockerEngine
 from tests.sandboxes.host import descriptors_of
+from tests.sandboxes.rootfs import make_root
 from tests.sandboxes.test_lives import start_owner
 from tests.unprivileged import USER, command_as_user, environment
 
@@ -43,10 +44,20 @@ def docker(docker_engine: DockerEngine, tmp_path: Path, artifacts: DirectoryStor
 
 
 @pytest.fixture(scope="module")
-def tiny(docker_engine: DockerEngine) -> Iterator[str]:
+def tiny(docker_engine: DockerEngine, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """An image of a shell and a few programs, made of this machine's files; nothing is downloaded."""
+    root = make_root(tmp_path_factory.mktemp("image") / "root")
+    shutil.copy(os.path.realpath(shutil.which("head") or ""), root / "usr/bin/head")
+    for name, mode in (("own", 0o755), ("open", 0o777)):
+        (root / name).mkdir()
+        (root / name).chmod(mode)
+    (root / "own" / "greet").write_text("#!/bin/sh\necho from the image\n")
+    (root / "own" / "greet").chmod(0o755)
+    made = BytesIO()
+    with tarfile.open(fileobj=made, mode="w") as archive:
+        archive.add(root, ".")
     engine, name = Engine(), f"headrace-test:{new_id()}"
-    engine.api.import_image_from_data(_root_file_system(), *name.split(":"), changes=[
+    engine.api.import_image_from_data(made.getvalue(), *name.split(":"), changes=[
         "ENV PATH=/own:/bin", "ENV COLOUR=blue", "VOLUME /data", 'ENTRYPOINT ["/bin/false"]', "USER nobody",
         "HEALTHCHECK --interval=1s CMD /bin/false"])
     yield name
@@ -54,30 +65,13 @@ def tiny(docker_engine: DockerEngine) -> Iterator[str]:
     engine.close()
 
 
-def _root_file_system() -> bytes:
-    made = BytesIO()
-    programs = {f"bin/{name}": shutil.which(name) or "" for name in ("sh", "cat", "id", "env", "head", "ls")}
-    listed = subprocess.run(["ldd", *programs.values()], capture_output=True, text=True, check=True).stdout
-    libraries = {word.lstrip("/"): word for word in listed.split() if word.startswith("/") and not word.endswith(":")}
-    with tarfile.open(fileobj=made, mode="w", dereference=True) as archive:
-        for name, source in {**programs, **libraries}.items():
-            archive.add(os.path.realpath(source), name)
-        own = tarfile.TarInfo("own/greet")
-        own.mode, text = 0o755, b"#!/bin/sh\necho from the image\n"
-        own.size = len(text)
-        archive.addfile(own, BytesIO(text))
-        everyones = tarfile.TarInfo("open")
-        everyones.type, everyones.mode = tarfile.DIRTYPE, 0o777
-        archive.addfile(everyones)
-    return made.getvalue()
-
-
 def test_an_image_by_name_is_what_commands_find(docker: DockerBackend, tiny: str) -> None:
+    before = volumes(docker)
     sandbox = docker.acquire(SandboxSpec(image=tiny, files={"a": b"x"}))
     try:
         assert sandbox.exec(["greet"]).stdout == b"from the image\n"
-        assert sandbox.exec(["sh", "-c", "id -u; cat a; echo $COLOUR; ls /"]).stdout.split()[:4] == [
-            b"1000", b"xblue", b"bin", b"data"]
+        said = sandbox.exec(["sh", "-c", "id -u; cat a; echo $COLOUR; cat /etc/os-release"])
+        assert said.stdout.split() == [b"1000", b"xblue", b"ID=small"]
         assert sandbox.exec(["cat"], stdin=b"given").stdout == b"given"
         assert b"Read-only" in sandbox.exec(["sh", "-c", "echo y > /open/x"]).stderr
         assert sandbox.session("shell").run("cat a").stdout == b"x"
@@ -87,7 +81,7 @@ def test_an_image_by_name_is_what_commands_find(docker: DockerBackend, tiny: str
     finally:
         sandbox.close()
     assert docker.identify(tiny).startswith("sha256:") and docker.identify("") == "host"
-    assert not docker.engine.api.volumes().get("Volumes")  # nor the image's own
+    assert volumes(docker) == before  # the image's own is gone too
 
 
 def test_an_unknown_image_is_said_and_not_fetched(docker: DockerBackend) -> None:
@@ -125,14 +119,17 @@ def test_lives_leak_nothing(docker: DockerBackend, tmp_path: Path) -> None:
     live()
     with pytest.raises(SandboxError, match="cannot be copied"):
         docker.acquire(SandboxSpec(readonly={"/given": tmp_path}))
-    before, threads = descriptors_of(), _threads()
+    before, threads, kept = descriptors_of(), _threads(), volumes(docker)
     for _ in range(4):
         live()
     # One more at most: a connection closes right after its last word.
     assert descriptors_of() <= before + 1 and _threads() == threads
-    assert docker.engine.api.containers(all=True, filters=OURS) == []
-    assert not docker.engine.api.volumes().get("Volumes")
+    assert docker.engine.api.containers(all=True, filters=OURS) == [] and volumes(docker) == kept
     assert [path.name for path in docker.folder.path.iterdir()] == [reaper.LOCK]
+
+
+def volumes(docker: DockerBackend) -> set[str]:
+    return {one["Name"] for one in docker.engine.api.volumes().get("Volumes") or ()}
 
 
 def _threads() -> int:
@@ -141,7 +138,7 @@ def _threads() -> int:
 
 def test_what_is_killed_leaves_nothing(docker: DockerBackend, tmp_path: Path) -> None:
     """The engine removes the containers of an owner that ended without a word, and their volumes."""
-    home = tmp_path / "other"
+    home, before = tmp_path / "other", volumes(docker)
     owner, said = start_owner(home, "docker")
     mine = {"label": f"{docker_reaper.OWNER}={said['token']}"}
     containers = docker.engine.api.containers(all=True, filters=mine)
@@ -151,12 +148,13 @@ def test_what_is_killed_leaves_nothing(docker: DockerBackend, tmp_path: Path) ->
     for one in containers:
         with contextlib.suppress(docker.engine.missing):  # it is gone already
             docker.engine.api.wait(one["Id"], condition="removed", timeout=60)
-    assert not docker.engine.api.volumes().get("Volumes")
+    assert volumes(docker) == before
     assert reaper.reap(home / "sandboxes") == 1
 
 
 def test_the_reaper_takes_what_dead_owners_left_and_leaves_the_living_alone(
         docker: DockerBackend, tmp_path: Path) -> None:
+    before = volumes(docker)
     sandbox = docker.acquire(SandboxSpec(files={"a": b"x"}, aliases=["/app"]))
     dead = {**docker_reaper.labels(docker.folder, "", 60), docker_reaper.OWNER: "1-1-1-dead"}
     elsewhere = {**dead, docker_reaper.HOST: "another-machine"}
@@ -169,8 +167,8 @@ def test_the_reaper_takes_what_dead_owners_left_and_leaves_the_living_alone(
         left = {one["Id"] for one in docker.engine.api.containers(all=True, filters=OURS)}
         assert left == {sandbox.container, made["elsewhere"], made["unknown"]}
         assert sandbox.exec(["cat", "/app/a"]).stdout == b"x"
-        names = {one["Name"] for one in docker.engine.api.volumes()["Volumes"]}
-        assert names == {f"headrace-{sandbox.id}", "headrace-test-elsewhere", "headrace-test-unknown"}
+        assert volumes(docker) - before == {
+            f"headrace-{sandbox.id}", "headrace-test-elsewhere", "headrace-test-unknown"}
     finally:
         sandbox.close()
         for name in ("elsewhere", "unknown"):
