@@ -57,6 +57,7 @@ def test_neither_a_process_id_nor_an_age_decides(tmp_path: Path) -> None:
     kill(dead)
     now_ours = Lease(pid=os.getpid(), started_ticks=reaper.started_ticks(os.getpid()) or 0, host="here", opened_us=1)
     (left / LOCK).write_bytes(msgspec.json.encode(now_ours))
+    left = left.rename(root / f"{os.getpid()}-{now_ours.started_ticks}-1-abcdef")
     gone = Lease(pid=dead.pid, started_ticks=1, host="elsewhere", opened_us=1)
     (kept / LOCK).write_bytes(msgspec.json.encode(gone))
     long_ago = time.time() - 10 * 24 * 3600
