@@ -63,6 +63,14 @@ def with_types(count: str, index: str) -> bytes:
         struct.pack(f">{codes[count]}4{codes[index]}", 4, *face) for face in BOX.faces)
 
 
+def textured() -> str:
+    """With a list of decimals behind each face's corners."""
+    head, body = ply(BOX).split("end_header\n")
+    rows = body.splitlines()
+    faces = [f"{row} 8 0.25 0.5 1 0 0.125 0 1 1" for row in rows[8:]]
+    return "\n".join([f"{head}property list uchar float texcoord", "end_header", *rows[:8], *faces]) + "\n"
+
+
 @pytest.mark.parametrize(("report", "name", "data"), [
     ("sreiter/stl_reader#3", "a.stl", b"solid cube" + BINARY[10:]),
     ("ChubV/php-stl#52", "a.stl", b"SOLID " + BINARY[6:]),
@@ -83,7 +91,7 @@ def with_types(count: str, index: str) -> bytes:
     ("mikedh/trimesh#138", "a.ply", with_types("uint8", "int32")), ("nmwsharp/happly#4", "a.ply", with_types(
         "uint", "uint")), ("cnr-isti-vclab/meshlab#290", "a.ply", with_types("ushort", "uint")),
     ("mikedh/trimesh#37", "a.ply", ply(BOX).replace("vertex_indices", "vertex_index")),
-    ("mikedh/trimesh#249", "a.ply", binary_ply(BOX, ">")),
+    ("places in a texture", "a.ply", textured()), ("mikedh/trimesh#249", "a.ply", binary_ply(BOX, ">")),
     ("mikedh/trimesh#1911", "a.ply", binary_ply(BOX, "<") + b"\0")])
 def test_reported_files_are_the_box_that_they_say(report: str, name: str, data: bytes | str) -> None:
     found = read(name, data)

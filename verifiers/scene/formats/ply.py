@@ -145,7 +145,7 @@ class _Ascii:
             at += bool(one.length)
             if count < 0 or at + count > len(row):
                 raise MeshError("a face has fewer corners than it says")
-            found.append([whole(word) for word in row[at:at + count]] if one.length else [])
+            found.append([whole(word) for word in row[at:at + count]] if one.length and one.kind[0] in "iu" else [])
             at += count
         return found
 
