@@ -132,9 +132,9 @@ class Life:
     def spawn(self) -> None:
         """Start bubblewrap with the agent in it, which has started when it has told the agent's process id."""
         host = self.host
-        ends, (info, info_end) = Ends(), os.pipe()
         wanted = host.setup_seccomp if self._sets_up() else host.seccomp
         seccomp = os.open(f"/proc/self/fd/{wanted}", os.O_RDONLY) if wanted >= 0 else -1
+        ends, (info, info_end) = Ends(), os.pipe()
         placed = [*ends.theirs, (host.null, 1), (info_end, _INFO)]
         if seccomp >= 0:
             placed.append((seccomp, _SECCOMP))
@@ -177,7 +177,8 @@ class Life:
             "--chdir", WORKSPACE, "--info-fd", str(_INFO), "--", "sh"]
 
     def _sets_up(self) -> bool:
-        return bool(self.spec["root"] and self.spec["root"]["half"])
+        root = self.spec.get("root")
+        return bool(root and root["half"])
 
     def read_info(self) -> int:
         """Read what bubblewrap says about itself: the agent's process id; 0: not yet said, -1: it says no more.
