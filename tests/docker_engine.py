@@ -15,8 +15,8 @@ from pathlib import Path
 
 _START_S = 60.0
 _STANDARD = "/var/run/docker.sock"
-# It ends with the tests, however these end.
-_BOUND = ["setpriv", "--pdeathsig", "TERM"]
+# It ends with the tests, however these end, and its mounts with it: it forgets some.
+_BOUND = ["unshare", "--mount", "setpriv", "--pdeathsig", "TERM"]
 
 
 class DockerEngine:
@@ -65,7 +65,7 @@ class DockerEngine:
             self._process.kill()
             self._process.wait()
         self._process = None
-        shutil.rmtree(self._folder, ignore_errors=True)
+        shutil.rmtree(self._folder)
 
 
 def _answers(path: str) -> bool:
