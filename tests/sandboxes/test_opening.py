@@ -17,6 +17,7 @@ from sandboxes.sandbox import SandboxSpec
 from schemas.errors import ConfigError, UnavailableError
 from schemas.settings import Settings
 from tests.conftest import REPOSITORY, require_real
+from tests.unprivileged import command_as_user, environment
 
 
 def opened(home: Path, artifacts: DirectoryStore, name: str) -> None:
@@ -146,36 +147,13 @@ print("done", sorted(backend.capabilities))
 """
 
 
-# In a mount namespace of its own: folders that only root may pass are replaced by ones that hold just what is needed.
-AS_NOBODY = """
-set -e
-stage=$(mktemp -d) && mount -t tmpfs none "$stage"
-wanted=$1 && shift
-for path in $wanted; do mkdir -p "$stage$path" && mount --rbind "$path" "$stage$path"; done
-for path in $wanted; do
-    top=/$(echo "$path" | cut -d/ -f2)
-    [ -e "$top/.replaced" ] || { mount -t tmpfs -o mode=0755 none "$top" && touch "$top/.replaced"; }
-    mkdir -p "$path" && mount --rbind "$stage$path" "$path"
-done
-exec setpriv --reuid 65534 --regid 65534 --clear-groups "$@"
-"""
-
-
 def test_without_any_privilege() -> None:
-    """As an ordinary user with no capability: a user namespace, and rlimits in place of cgroups."""
+    """A user namespace, and rlimits in place of cgroups. `make unprivileged` runs all tests of sandboxes so."""
     if why := probe("bubblewrap"):
         require_real("bubblewrap", why)
     with tempfile.TemporaryDirectory() as home:
         Path(home).chmod(0o777)
-        command = [sys.executable, "-c", UNPRIVILEGED, home]
-        if os.geteuid() == 0:
-            hidden = [str(path) for path in (Path(sys.base_prefix).resolve(), REPOSITORY) if not _passable(path)]
-            command = ["unshare", "--mount", "sh", "-c", AS_NOBODY, "sh", " ".join(hidden), *command]
-        result = subprocess.run(command, capture_output=True, text=True, cwd="/", timeout=120,
-                                env={**os.environ, "PYTHONPATH": str(REPOSITORY)})
+        command = command_as_user([sys.executable, "-c", UNPRIVILEGED, home])
+        result = subprocess.run(command, capture_output=True, text=True, cwd="/", timeout=120, env=environment())
     assert result.returncode == 0, result.stderr
     assert result.stdout.startswith("done") and "'oom'" not in result.stdout
-
-
-def _passable(path: Path) -> bool:
-    return all(parent.stat().st_mode & 0o001 for parent in (path, *path.parents))
