@@ -21,9 +21,11 @@ OUTSIDE_BYTES = 256 << 10
 """Of a file that is put beside the working directory."""
 _HARMLESS = ("FROM", "LABEL", "CMD", "ENTRYPOINT", "EXPOSE", "STOPSIGNAL", "HEALTHCHECK", "MAINTAINER", "USER",
              "VOLUME")
-_TAKEN = ("/workspace", "/tmp", "/proc", "/dev", "/etc", "/usr", "/bin", "/sbin", "/lib", "/lib64", "/tests",
+WORKSPACE = "/workspace"
+"""Where sandboxes have it: a task's own working directory may lie there, and elsewhere it is seen at that place too."""
+_TAKEN = ("/tmp", "/proc", "/dev", "/etc", "/usr", "/bin", "/sbin", "/lib", "/lib64", "/tests",
           "/logs")
-_HELD = (*(taken for taken in _TAKEN if taken != "/etc"), "/solution")
+_HELD = (*(taken for taken in _TAKEN if taken != "/etc"), WORKSPACE, "/solution")
 """Where nothing can be put before an episode, or must not."""
 INSTALLERS = ("apt-get", "apt", "apt-key", "add-apt-repository", "apk", "dnf", "yum", "pip", "pip3", "conda", "npm",
               "chown", "useradd", "adduser", "groupadd", "usermod", "update-alternatives", "locale-gen")
@@ -48,17 +50,17 @@ class Built:
     def files_of(self, workdir: str) -> dict[str, bytes]:
         """Files of the workspace by relative path. Raises TaskError where the working directory cannot be one."""
         if workdir == "/" or workdir != posixpath.normpath(workdir) or not workdir.startswith("/") or any(
-                workdir == taken or workdir.startswith(f"{taken}/") for taken in (*_TAKEN, "/solution")):
+                workdir == taken or workdir.startswith(f"{taken}/") for taken in _TAKEN):
             raise TaskError("the working directory cannot be the workspace", where="environment.workdir", value=workdir,
                             hint="a folder of its own, for example /app")
-        prefix = workdir.rstrip("/") + "/"
+        prefix = root_of(workdir) + "/"
         return {path[len(prefix):]: data for path, data in self.files.items() if path.startswith(prefix)}
 
     def setup_of(self, workdir: str) -> list[str]:
         """Commands that put files beside the working directory, and what RUN says."""
         put = []
         for path, data in self.files.items():
-            if path.startswith(workdir.rstrip("/") + "/"):
+            if path.startswith(root_of(workdir) + "/"):
                 continue
             if len(data) > OUTSIDE_BYTES or any(path == held or path.startswith(f"{held}/") for held in _HELD):
                 self.notes.append(f"{path} is not there")
@@ -67,6 +69,15 @@ class Built:
             parent = shlex.quote(posixpath.dirname(path))
             put.append(f"mkdir -p {parent} && printf %s {text} | base64 -d >{where} || true")
         return [*put, *([_shims(), *self.commands] if self.commands else [])]
+
+
+def root_of(workdir: str) -> str:
+    """The folder that the workspace is: the working directory, or the sandbox's own place where that lies in it."""
+    return WORKSPACE if f"{workdir}/".startswith(f"{WORKSPACE}/") else workdir.rstrip("/")
+
+
+def aliases_of(workdir: str) -> list[str]:
+    return [] if root_of(workdir) == WORKSPACE else [workdir]
 
 
 def _shims() -> str:

@@ -83,8 +83,8 @@ def _load(folder: Path) -> Task:
         notes.append("tests/test.sh holds no command, so no reward comes of it")
     name = str(sections["task"].get("name") or folder.resolve().name)
     return Task(
-        task_id=name, kind="terminal", set=SET, tools=TOOLS, files=files, aliases=[workdir], setup=setup,
-        prompt=prompt_of(instruction, workdir),
+        task_id=name, kind="terminal", set=SET, tools=TOOLS, files=files, setup=setup,
+        aliases=dockerfile.aliases_of(workdir), prompt=prompt_of(instruction, workdir),
         environment={**built.environment, **_variables(environment, toml, "environment")},
         limits=Limits(max_turns=MAX_TURNS, wall_clock_s=_seconds(sections["agent"], toml, "agent", 600.0)),
         hidden={"workdir": workdir, "notes": notes, "script": {
@@ -213,12 +213,14 @@ def executables(folder: Path) -> list[str]:
 
 
 def reference_of(files: dict[str, bytes], entry: str, workdir: str, environment: dict[str, str]) -> list[str]:
-    """Turns that bring the solution's folder to /tmp/solution and run it. Its texts call it /solution."""
+    """Turns that bring the solution's folder to /tmp/solution and run it. Its texts call it /solution, unless that is
+    the working directory."""
     if entry not in files:
         return []
     turns = []
     for name, data in files.items():
-        moved = re.sub(rb"(?<![\w./-])/solution(?=[/\s\"'])", b"/tmp/solution", data)
+        moved = data if f"{workdir}/".startswith("/solution/") else re.sub(
+            rb"(?<![\w./-])/solution(?=[/\s\"'])", b"/tmp/solution", data)
         place = posixpath.join("/tmp/solution", name)
         text = base64.b64encode(moved).decode()
         turns.append(run(f"mkdir -p {_quoted(posixpath.dirname(place))} && : >{_quoted(place)}"))

@@ -40,8 +40,8 @@ def load_one(folder: Path) -> Task:
     files = {"run-tests.sh": read_bytes(folder / "run-tests.sh", HINT), **folder_files(folder / "tests")}
     files_there, setup = built.files_of(built.workdir), built.setup_of(built.workdir)
     return Task(
-        task_id=folder.resolve().name, kind="terminal", set=SET, tools=TOOLS, aliases=[built.workdir],
-        files=files_there, setup=setup, environment=built.environment,
+        task_id=folder.resolve().name, kind="terminal", set=SET, tools=TOOLS,
+        aliases=dockerfile.aliases_of(built.workdir), files=files_there, setup=setup, environment=built.environment,
         prompt=prompt_of(strip_canary(config["instruction"]), built.workdir),
         limits=Limits(max_turns=MAX_TURNS, wall_clock_s=_seconds(config, "max_agent_timeout_sec", where)),
         hidden={"workdir": built.workdir, "notes": [*built.notes, "there is no network"], "script": {

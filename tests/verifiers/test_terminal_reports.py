@@ -12,6 +12,8 @@ import pytest
 from schemas.enums import ScoreStatus
 from tests.verifiers.rig import Rig
 from tests.verifiers.test_terminal import OUTPUTS, after, one, what
+from verifiers.terminal.libraries import imported, installed_by, mounts
+from verifiers.terminal.script import LACKING
 
 DOCKER = """FROM ubuntu:24.04
 WORKDIR /app
@@ -138,6 +140,43 @@ def test_reported_rewards(rig: Rig, tmp_path: Path, report: str, test: str, rewa
         assert (score.status, score.reward) == (ScoreStatus.OK, reward)
     else:
         assert (score.status, score.reward) == (ScoreStatus.VERIFIER_ERROR, None) and reward in what(rig, score)
+
+
+LIBRARY = """import numpy as np
+def test_mean():
+    assert np.mean([int(line) for line in open("answer.txt")]) == 42
+"""
+
+
+def test_tests_have_the_libraries_that_are_here_and_are_not_run_without_others(rig: Rig, tmp_path: Path) -> None:
+    task = one(tmp_path, test=USUAL.replace("-w pytest-json", "-w numpy==2.0 -w pytest-json"),
+               tests__test_outputs_DOT_py=LIBRARY)
+    assert rig.score(rig.play(task, task.reference)).reward == 1.0
+    planted = after(rig, task, "mkdir numpy; echo 'mean = lambda _: 42' > numpy/__init__.py; echo 1 > answer.txt")
+    assert planted.reward == 0.0
+    lacking = one(tmp_path / "lacking", test=USUAL, tests__test_outputs_DOT_py="import tensorflow.keras\n" + LIBRARY)
+    score = rig.score(rig.hand_in(lacking))
+    assert (score.status, what(rig, score)) == (ScoreStatus.VERIFIER_ERROR, LACKING)
+    assert rig.evidence(score)["details"]["missing"] == ["library tensorflow"]
+
+
+def test_imports_of_tests_are_told() -> None:
+    files = {"a.py": b"import os, pandas.io\nfrom scipy.stats import norm\nfrom . import yaml\nimport solution\n",
+             "b.py": b"try:\n    import torch\nexcept ImportError:\n    torch = None\ndef f():\n    import requests\n",
+             "c.py": b"import (", "d.txt": b"import flask"}
+    assert imported(files) == {"pandas", "scipy", "requests"}
+    assert installed_by({"t.sh": b"pip install -q pyyaml==6 numpy\nuvx --with 'pillow>=9' x\necho my-scipy"}) == {
+        "yaml", "numpy", "PIL"}
+    assert set(mounts(["numpy"], "/lib")) >= {"/lib/numpy"} and not mounts(["torch"], "/lib")
+
+
+@pytest.mark.parametrize("workdir", ["/workspace", "/workspace/project", "/solution", "/root/work"])
+def test_a_working_directory_may_be_anywhere(rig: Rig, tmp_path: Path, workdir: str) -> None:
+    task = one(tmp_path, environment__Dockerfile=f"FROM x\nRUN mkdir -p {workdir}\nWORKDIR {workdir}\nCOPY in.txt .\n",
+               environment__in_DOT_txt="42\n", solve=f"#!/bin/bash\ncp in.txt {workdir}/answer.txt\n",
+               instruction=f"Copy {workdir}/in.txt to answer.txt.", test="#!/bin/bash\n[ $PWD = " + workdir
+               + " ] && cmp -s in.txt answer.txt && r=1 || r=0\necho $r > /logs/verifier/reward.txt\n")
+    assert [rig.score(rig.play(task, turns)).reward for turns in (task.reference, [])] == [1.0, 0.0]
 
 
 def test_the_evidence_explains_a_right_and_a_wrong_submission(rig: Rig, tmp_path: Path) -> None:

@@ -22,6 +22,7 @@ from schemas.enums import ScoreStatus
 from schemas.errors import UnavailableError
 from tasks.task import Submission, Task
 from verifiers.digest import source_of
+from verifiers.terminal import libraries
 from verifiers.terminal.hidden import Script, TerminalHidden
 from verifiers.terminal.probes import ask
 from verifiers.terminal.reward import LIMIT_BYTES, Unreadable, reward_of
@@ -30,6 +31,7 @@ from verifiers.verifier import Context, Score
 OURS = "/opt/headrace-tests"
 LIBRARIES = "/opt/headrace-libraries"
 SCRATCH = "/tmp/headrace"
+LACKING = "the tests need what this sandbox does not have"
 MARKS = ("logs/verifier", "reward.txt", "reward.json")
 """Where rewards go: no solution has a reason to name it, unless its task speaks of it. Also as hex or base64."""
 _LOGS = ("verifier", "agent", "artifacts")
@@ -53,8 +55,13 @@ def run_script(hidden: TerminalHidden, script: Script, submission: Submission, t
     if "aliases" not in context.sandboxes.capabilities:
         raise UnavailableError("test scripts name absolute paths, which this sandbox backend cannot offer",
                                value=context.sandboxes.name, hint="verify with --sandbox bubblewrap")
+    wanted = libraries.imported(script.files)
+    lacking = [f"library {name}" for name in sorted(wanted) if not task.image and not libraries.is_here(name)]
+    if lacking:
+        return _error(LACKING, {"missing": lacking, "notes": hidden.notes})
     with tempfile.TemporaryDirectory(prefix="headrace-tests-") as folder:
-        mounts = {**_lay_out(Path(folder), script), **_libraries(script)}
+        mounts = {**_lay_out(Path(folder), script), **_libraries(script),
+                  **libraries.mounts(wanted | libraries.installed_by(script.files), LIBRARIES)}
         sandbox = context.open_sandbox(submission, task, mounts)
         moved = ask(sandbox, "prepare", folders=[f"{SCRATCH}/logs/{name}" for name in _LOGS]
                     + [f"{SCRATCH}/home/.local/bin", f"{SCRATCH}/home/.cargo"], files=_files(),
@@ -86,7 +93,7 @@ def _verdict(script: Script, ran: ExecResult, sandbox: Sandbox, limit_s: float, 
     missing = ask(sandbox, "collect", folder=SCRATCH, names=["missing"], limit_bytes=LIMIT_BYTES)
     if missing:
         lacking = base64.b64decode(missing["missing"].get("data", "")).decode(errors="replace").splitlines()
-        return _error("the tests need what this sandbox does not have", {**evidence, "missing": lacking})
+        return _error(LACKING, {**evidence, "missing": lacking})
     numbers: dict[str, float] = {}
     if script.by_exit_code:
         reward = float(ran.exit_code == 0)

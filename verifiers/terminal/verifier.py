@@ -12,12 +12,13 @@ from verifiers.digest import code_digest
 from verifiers.killable import versions
 from verifiers.terminal import probes
 from verifiers.terminal.hidden import hidden_of
+from verifiers.terminal.libraries import KNOWN
 from verifiers.terminal.script import run_script
 from verifiers.verifier import Context, Score
 
 MODULES = ("verifiers.terminal", *(f"verifiers.terminal.{name}" for name in (
-    "headrace_ctrf", "hidden", "inside", "probes", "reward", "script", "shim", "verifier")), "verifiers.killable",
-    "verifiers.program")
+    "headrace_ctrf", "hidden", "inside", "libraries", "probes", "reward", "script", "shim", "verifier")),
+    "verifiers.killable", "verifiers.program")
 
 
 class TerminalVerifier:
@@ -25,7 +26,7 @@ class TerminalVerifier:
 
     @property
     def digest(self) -> str:
-        return code_digest(MODULES, versions("pytest"))
+        return code_digest(MODULES, versions("pytest", *KNOWN.values()))
 
     def verify(self, submission: Submission, task: Task, context: Context) -> Score:
         hidden = hidden_of(task)
