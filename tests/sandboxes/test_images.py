@@ -90,7 +90,8 @@ def test_other_content_or_another_environment_is_another_image(images: Images, t
     ([("a", special(tarfile.LNKTYPE, "../../etc/passwd"))], "leads out"),
     ([("a", special(tarfile.LNKTYPE, "etc/passwd"))], "hard link"), ([("etc/.wh.", b"")], "without a name"),
     ([("x/" * 200 + "y", b"")], "deep"), ([("n" * 300, b"")], "File name too long"),
-], ids=str)
+], ids=["above", "climbs", "dots", "below a link to nothing", "below a link to itself", "hard link out",
+        "hard link to nothing", "hides nothing", "deep", "long"])
 def test_names_that_lead_out_or_nowhere_are_refused(members: list[tuple[str, object]], told: str, images: Images,
                                                     tmp_path: Path) -> None:
     assert told in refused(images, tmp_path, tar_of([*SHELL, *members]))
@@ -137,7 +138,8 @@ LOWER = [*SHELL, ("a/one", b"1"), ("a/two", b"2"), ("b/three", b"3"), ("c/four",
     ([("c/four", None), ("c/four/five", b"5")], {"a/one", "a/two", "b/three", "c/four/five"}),
     ([(".wh..wh..opq", b""), *SHELL], set()), ([(".wh..wh.plnk/x", b""), (".wh.absent", b"")],
                                                {"a/one", "a/two", "b/three", "c/four"}),
-], ids=str)
+], ids=["mark last", "mark first", "hidden twice", "hard link", "file for folder", "link for folder",
+        "hidden and made", "folder for file", "all", "reserved"])
 def test_what_a_layer_hides_is_gone(upper: list[tuple[str, object]], left: set[str], images: Images,
                                     tmp_path: Path) -> None:
     image = take(images, tmp_path, tar_of(saved([tar_of(LOWER), tar_of(upper)]).items()))
