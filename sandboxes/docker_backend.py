@@ -53,9 +53,9 @@ class DockerBackend:
         info = self.engine.info
         self.capabilities = CAPABILITIES.union(
             ("memory", "oom") if info.get("MemoryLimit") else (), ("pids",) if info.get("PidsLimit") else ())
-        docker_reaper.reap(self.engine)
         self.root = root
         self.folder = reaper.OwnerFolder(root)
+        self._rounds = reaper.Rounds(self._reap_quietly)
         self.owner = None if os.geteuid() else (_USER, _USER)
         """Whose the files of a workspace are; None where that is simply us."""
         self.user = ":".join(map(str, self.owner or (os.geteuid(), os.getegid())))
@@ -68,6 +68,7 @@ class DockerBackend:
         return self.view(image).image if image else HOST
 
     def acquire(self, spec: SandboxSpec) -> DockerSandbox:
+        self._rounds.tick()
         require(spec, self.name, self.capabilities)
         for key, value in spec.environment.items():
             if not docker_script.is_plain(key, value):
@@ -110,8 +111,13 @@ class DockerBackend:
     def reap(self) -> int:
         return reaper.reap(self.root) + docker_reaper.reap(self.engine)
 
+    def _reap_quietly(self) -> None:
+        with contextlib.suppress(SandboxError):  # an engine that fails now is asked again in the next round
+            self.reap()
+
     def close(self) -> None:
         """Ends all sandboxes that are still open."""
+        self._rounds.close()
         for sandbox in list(self._open):
             sandbox.close()
         self.engine.close()

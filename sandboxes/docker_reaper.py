@@ -45,18 +45,20 @@ def reap(engine: Engine) -> int:
 
 def is_dead(found: Mapping[str, str]) -> bool:
     if found.get(HOST) == os.uname().nodename and Path(found.get(HOME, "")).is_dir():
-        return not _is_locked(Path(found[HOME], found[OWNER]))
+        return not _may_live(Path(found[HOME], found[OWNER]))
     try:
         return float(found[EXPIRES]) + _GRACE_S < time.time()
     except (KeyError, ValueError):
         return False
 
 
-def _is_locked(folder: Path) -> bool:
+def _may_live(folder: Path) -> bool:
     try:
         lock = os.open(folder / reaper.LOCK, os.O_RDWR | os.O_CLOEXEC)
     except FileNotFoundError:
         return False
+    except OSError:  # another user's, who will have to reap it
+        return True
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

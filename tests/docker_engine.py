@@ -37,6 +37,10 @@ class DockerEngine:
         self._folder = Path(tempfile.mkdtemp(prefix="hr-docker-"))
         self._start(self._folder / "docker.sock")
 
+    @property
+    def is_ours(self) -> bool:
+        return self._process is not None
+
     def _start(self, link: Path) -> None:
         places = ["--data-root", self._folder / "data", "--exec-root", self._folder / "exec",
                   "--pidfile", self._folder / "pid", "--host", f"unix://{link}"]

@@ -12,6 +12,7 @@ import tarfile
 import tempfile
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from io import BytesIO
 from pathlib import Path
 
@@ -175,6 +176,18 @@ def test_the_reaper_takes_what_dead_owners_left_and_leaves_the_living_alone(
             docker.engine.remove(made[name], [f"headrace-test-{name}"])
 
 
+def test_only_a_free_lock_or_none_means_dead(tmp_path: Path) -> None:
+    owner = reaper.OwnerFolder(tmp_path)
+    found = docker_reaper.labels(owner, "", 60)
+    assert not docker_reaper.is_dead(found)
+    unreadable = tmp_path / "of-another-user"
+    (unreadable / reaper.LOCK).mkdir(parents=True)
+    assert not docker_reaper.is_dead({**found, docker_reaper.OWNER: unreadable.name})
+    owner.remove()
+    assert docker_reaper.is_dead(found)
+    assert not docker_reaper.is_dead({docker_reaper.OWNER: "x"})
+
+
 def _never_started(docker: DockerBackend, labels: dict[str, str]) -> str:
     name = {"1-1-1-dead": "dead", "of-another-program": "unknown"}[labels[docker_reaper.OWNER]]
     if labels.get(docker_reaper.HOST, "") == "another-machine":
@@ -182,6 +195,32 @@ def _never_started(docker: DockerBackend, labels: dict[str, str]) -> str:
     docker.engine.api.create_volume(f"headrace-test-{name}", labels=labels)
     mounts = [Mount("/data", None, type="volume")] if name == "dead" else []
     return docker.engine.create(f"headrace-test-{new_id()}", docker.view().image, ["true"], {}, labels, mounts=mounts)
+
+
+def test_an_engine_that_ends_breaks_its_sandboxes_and_hangs_nobody(
+        tmp_path: Path, artifacts: DirectoryStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("DOCKER_HOST", raising=False)
+    try:
+        engine = DockerEngine()
+    except RuntimeError as why:
+        require_real("docker", str(why))
+    if not engine.is_ours:
+        pytest.skip("the engine of this machine is not ours to end")
+    monkeypatch.setenv("DOCKER_HOST", engine.address)
+    backend = DockerBackend(tmp_path / "sandboxes", artifacts)
+    sandbox, idle = backend.acquire(SandboxSpec()), backend.acquire(SandboxSpec(files={"a": b"x"}))
+    with ThreadPoolExecutor(1) as pool:
+        running = pool.submit(sandbox.exec, ["sleep", "600"], deadline_s=600)
+        engine.stop()
+        for use in (running.result, lambda: idle.exec(["true"]), lambda: idle.session("shell").run("true")):
+            with pytest.raises(SandboxError) as caught:
+                use()
+            assert caught.value.kind == "sandbox_broken"
+    with pytest.raises(SandboxError) as caught:
+        backend.acquire(SandboxSpec())
+    assert caught.value.kind == "sandbox_start"
+    backend.close()
+    assert list((tmp_path / "sandboxes").iterdir()) == []
 
 
 def test_no_engine_is_one_error_with_a_way_on(tmp_path: Path, artifacts: DirectoryStore,
