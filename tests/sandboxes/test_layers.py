@@ -89,6 +89,14 @@ def test_an_image_can_be_changed_in_all_its_parts(bubblewrap: BubblewrapBackend,
     assert opened(bubblewrap, SandboxSpec(image=str(small)), "cat /etc/os-release") == "ID=small\n"
 
 
+def test_a_folder_that_is_removed_made_and_moved_is_whole_in_the_layer(bubblewrap: BubblewrapBackend,
+                                                                       small: Path) -> None:
+    """A layer showed names of which there were no files, when it was mounted again (fuse-overlayfs#306)."""
+    setup = Setup(commands=["rm -rf /etc/apt; mkdir -p /etc/apt/b/c; mv /etc/apt/b /b; mkdir /etc/apt/new"])
+    spec = SandboxSpec(image=str(small), setup=setup)
+    assert opened(bubblewrap, spec, "ls -A /etc/apt /b; ls -ld /etc/apt/new > /dev/null") == "/b:\nc\n\n/etc/apt:\nnew\n"
+
+
 def test_an_installer_that_would_become_another_user_is_told_not_to(bubblewrap: BubblewrapBackend,
                                                                     small: Path) -> None:
     setup = Setup(commands=["cat /etc/apt/apt.conf.d/* > /etc/apt/seen; touch /etc/apt/apt.conf.d/own"])
