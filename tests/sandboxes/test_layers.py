@@ -94,7 +94,8 @@ def test_a_folder_that_is_removed_made_and_moved_is_whole_in_the_layer(bubblewra
     """A layer showed names of which there were no files, when it was mounted again (fuse-overlayfs#306)."""
     setup = Setup(commands=["rm -rf /etc/apt; mkdir -p /etc/apt/b/c; mv /etc/apt/b /b; mkdir /etc/apt/new"])
     spec = SandboxSpec(image=str(small), setup=setup)
-    assert opened(bubblewrap, spec, "ls -A /etc/apt /b; ls -ld /etc/apt/new > /dev/null") == "/b:\nc\n\n/etc/apt:\nnew\n"
+    look = "ls -A /etc/apt /b; ls -ld /etc/apt/new > /dev/null"
+    assert opened(bubblewrap, spec, look) == "/b:\nc\n\n/etc/apt:\nnew\n"
 
 
 def test_an_installer_that_would_become_another_user_is_told_not_to(bubblewrap: BubblewrapBackend,
