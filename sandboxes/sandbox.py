@@ -63,7 +63,7 @@ class SandboxSpec(msgspec.Struct, frozen=True, kw_only=True):
     environment: Mapping[str, str] = {}
     limits: Limits = Limits()
     owner: str = ""
-    """Who leases it (run, episode): what the reaper reads."""
+    """Who leases it (run, episode), for people: the reaper goes by the owner's process."""
     lease_s: float = 3600.0
 
 
