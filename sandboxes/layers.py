@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import shutil
 import threading
 import time
 from collections.abc import Callable
@@ -20,6 +19,7 @@ import msgspec
 
 from artifacts.store import ArtifactStore
 from sandboxes.cache import Cache, Held
+from sandboxes.reaper import remove_tree
 from sandboxes.restore import Owner
 from sandboxes.sandbox import ExecResult, Limits, Sandbox, SandboxSpec, Setup
 from schemas import failpoints
@@ -29,7 +29,8 @@ LIMITS = Limits(memory_mb=4096, pids=1024, file_mb=16 << 10, workspace_mb=4096, 
 """Of set-up commands, which install things."""
 ENVIRONMENT = {"HOME": "/tmp"}
 """Caches of installers go where nothing is kept."""
-_ABOUT, _ROOT = "layer.json", "root"
+_ABOUT, _ROOT, _WORK = "layer.json", "root", "work"
+_SNAPSHOT_S = 600.0
 _SHOWN_BYTES = 2000
 _HOST_FOLDERS = ("/usr/bin", "/usr/lib", "/usr/local/bin", "/usr/local/lib")
 Start = Callable[[SandboxSpec, Path], Sandbox]
@@ -105,21 +106,21 @@ class Layers:
 
     def _build(self, key: str, spec: SandboxSpec, setup: Setup) -> Layer:
         with self.cache.half() as half:
-            for name in (_ROOT, "work"):
+            for name in (_ROOT, _WORK):
                 (half / name).mkdir(mode=0o755)
                 if self._owner:
                     os.chown(half / name, *self._owner)
             wanted = SandboxSpec(
                 image=spec.image, network=setup.network, files=setup.files, aliases=spec.aliases, limits=LIMITS,
                 environment={**ENVIRONMENT, **spec.environment}, owner=f"setup:{key[:16]}",
-                lease_s=setup.deadline_s + 60)
+                lease_s=setup.deadline_s + _SNAPSHOT_S)
             sandbox = self._start(wanted, half)
             try:
                 _run(sandbox, setup)
                 workspace = sandbox.snapshot()
             finally:
                 sandbox.close()
-            shutil.rmtree(half / "work", ignore_errors=True)
+            remove_tree(half / _WORK)
             (half / _ABOUT).write_bytes(msgspec.json.encode(_About(workspace)))
             failpoints.hit("layers:before_keep")
             self.cache.keep(half, key)

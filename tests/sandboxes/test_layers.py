@@ -68,7 +68,8 @@ def test_what_commands_left_is_there_for_all_and_they_ran_once(bubblewrap: Bubbl
     first = opened(bubblewrap, spec, look)
     assert first.startswith("one\n0\nfrom the taskmade-here\nown\n") and first.endswith("mine1000\n")
     assert [opened(bubblewrap, spec, look) for _ in range(3)] == [first] * 3
-    assert len(layers_in(bubblewrap)) == 1
+    layer, = layers_in(bubblewrap)
+    assert sorted(path.name for path in (bubblewrap.root / "layers" / layer).iterdir()) == ["layer.json", "root"]
     sandbox = bubblewrap.acquire(spec)
     for path in ("/opt/made/f", "/opt/made/new", "/etc/passwd", "/new"):
         assert sandbox.exec(["sh", "-c", f"echo x >> {path}"]).exit_code == 2, path
