@@ -264,9 +264,10 @@ def commits(seed: int, count: int, last: int) -> list[bool]:
 
 
 class Commits:
-    """Flushes of 20 turns, as a sink commits them: rows and events, then maintenance."""
+    """Flushes of 20 turns, as a sink commits them: rows and events, then maintenance. So many of them differ: rows that
+    come again and again would be compressed as no lake's are."""
 
-    ROWS = 20
+    ROWS, DIFFERENT = 20, 50
 
     def __init__(self, seed: int, home: Path) -> None:
         from consumers.columns import RowBuffer
@@ -277,13 +278,15 @@ class Commits:
         self._lake, self._folder = open_lake(settings, store), home / "lake"
         self._lake.bind("benchmark")
         folding, buffer = Folding(store), RowBuffer()
-        events = Story(seed, context=130, generated=90, text=300).turns(2 * self.ROWS, self.ROWS)
-        self._offset = 0
+        events = Story(seed, context=130, generated=90, text=300).turns((1 + self.DIFFERENT) * self.ROWS, self.ROWS)
+        self._offset, self._tables = 0, list[dict[str, pa.Table]]()
         for offset, event in enumerate(events):
             rows = folding.rows(Record(Position(*PARTITION, offset), event))
             if offset >= self.ROWS:  # Not the starts: every flush is alike.
                 buffer.add(rows)
-        self._tables = buffer.tables()
+            if offset >= self.ROWS and offset % self.ROWS == self.ROWS - 1:
+                self._tables.append(buffer.tables())
+                buffer.clear()
         self.waits: list[float] = []
         self.maintained_s = self.longest_s = 0.0
         self.small_files = self.files = 0
@@ -291,8 +294,9 @@ class Commits:
     def one(self) -> float:
         end = self._offset + self.ROWS
         offsets = pa.array(range(self._offset, end))
+        tables = self._tables[len(self.waits) % len(self._tables)]
         rows = {name: table.set_column(table.column_names.index("offset"), "offset", offsets)
-                for name, table in self._tables.items()}
+                for name, table in tables.items()}
         began = time.perf_counter()
         self._lake.commit(rows, {PARTITION: self._offset}, {PARTITION: end})
         committed = time.perf_counter()

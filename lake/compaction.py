@@ -6,6 +6,7 @@ compaction moves the table's compaction counter in its own commit: of two at onc
 Appends never conflict with it. The old files stay on disk for readers that still hold them.
 
 By tiers: files of one size class are merged when there are enough of them, so a row is rewritten once for each class.
+Rows count too: those that compress to nothing would else stay in the first class for ever, and be rewritten each time.
 In a merged file the rows of an episode lie together (`lake/clustering.py`).
 """
 
@@ -26,10 +27,11 @@ from schemas.errors import LakeError
 
 MAX_FILES = 16
 """Files of one tier that may live side by side: what a query has to open."""
-_TIERS = (1 << 20, 16 << 20, 64 << 20)
+_TIERS = (1 << 16, 1 << 20, 16 << 20, 64 << 20)
 """Upper bounds of the size classes in bytes. Larger files are left alone."""
 _MERGED_BYTES = 2 * _TIERS[-1]
 """A merge fills its files so far: all but the last of them leave the classes for good."""
+_ROW_BYTES = 128
 _COUNTER = "headrace/compaction"
 DOCTOR = "`headrace lake doctor` says what to do"
 
@@ -38,15 +40,20 @@ def due(files: Sequence[LiveFile]) -> list[LiveFile]:
     """The files of the first tier that is too full; none where all is well."""
     low = 0
     for high in _TIERS:
-        tier = [file for file in files if low <= file.size < high]
+        tier = [file for file in files if low <= weight(file) < high]
         if len(tier) > MAX_FILES:
             return tier
         low = high
     return []
 
 
+def weight(file: LiveFile) -> int:
+    """What its size class goes by, in bytes."""
+    return max(file.size, (file.rows or 0) * _ROW_BYTES)
+
+
 def all_small(files: Sequence[LiveFile]) -> list[LiveFile]:
-    small = [file for file in files if file.size < _TIERS[-1]]
+    small = [file for file in files if weight(file) < _TIERS[-1]]
     return small if len(small) > 1 else []
 
 
@@ -61,7 +68,7 @@ def merge(log: TableLog, files: Sequence[LiveFile]) -> None:
 def groups(files: Sequence[LiveFile]) -> Iterator[list[LiveFile]]:
     group: list[LiveFile] = []
     for file in files:
-        if group and sum(member.size for member in group) + file.size > _MERGED_BYTES:
+        if group and sum(map(weight, group)) + weight(file) > _MERGED_BYTES:
             yield group
             group = []
         group.append(file)

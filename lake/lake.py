@@ -167,7 +167,9 @@ class Lake:
     def compact(self, wait_s: float = 0.0, advance: Callable[[str], None] = lambda table: None) -> dict[str, int]:
         """Merge all small files, as far as that is good, and write checkpoints; how many were merged, by table. Sinks
         may go on meanwhile. Raises LakeError while another process maintains the lake."""
-        self.require_whole()
+        from lake.soundness import require_sound
+
+        require_sound(self)
         with maintenance(self.folder, "compact", wait_s) as lease:
             tables, merged = self.tables, {}
             for name in TABLES:

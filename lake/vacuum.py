@@ -14,14 +14,12 @@ from typing import NamedTuple
 from artifacts.folder import Folder
 from artifacts.local_folder import LocalFolder
 from lake import generation
-from lake.compaction import DOCTOR
-from lake.entries import Told
 from lake.files import live_files
-from lake.journal import Listing, list_table, read_entry
+from lake.journal import list_table
 from lake.lake import Lake
 from lake.lease import Lease, maintenance
+from lake.soundness import require_sound, told_by
 from lake.tables import open_table, table_exists
-from lake.transactions import first_line
 from schemas.errors import LakeError, UserError
 from schemas.ids import now_us
 from schemas.tables import TABLES
@@ -45,7 +43,7 @@ def vacuum(lake: Lake, retention_s: float = RETENTION_S, *, dry_run: bool = Fals
     if retention_s < SHORTEST_S and not alone:
         raise UserError("a shorter retention than an hour removes files that are in use", value=f"{retention_s:g} s",
                         hint="say --alone if nothing else reads or writes this lake now")
-    lake.require_whole()
+    require_sound(lake)
     with maintenance(lake.folder, "vacuum", wait_s) as lease:
         before = now_us() - int(retention_s * 1e6)
         found: list[Unneeded] = []
@@ -64,7 +62,7 @@ def vacuum(lake: Lake, retention_s: float = RETENTION_S, *, dry_run: bool = Fals
 def _of_table(tables: Folder, name: str, before: int, lease: Lease, dry_run: bool) -> list[Unneeded]:
     folder = tables.at(name)
     listing = list_table(folder)  # Before the table is opened: a file that is committed in between is live then.
-    told = _told(tables, name, listing)
+    told = told_by(tables, name, listing)
     live = {file.path for file in live_files(open_table(tables, name))} | told.files.keys()
     unneeded = [Unneeded(name, file.name, file.size_bytes, file.modified, why) for files, why in (
         (listing.data, "not in the table"), (listing.parts, "left by a writer that died")) for file in files
@@ -74,22 +72,6 @@ def _of_table(tables: Folder, name: str, before: int, lease: Lease, dry_run: boo
             lease.check()
         folder.remove(file.file)
     return unneeded
-
-
-def _told(tables: Folder, name: str, listing: Listing) -> Told:
-    """What the entries say was ever in the table. Raises LakeError where they cannot be believed: a file that only
-    looks unneeded must stay."""
-    folder, told, newest = tables.at(name), Told(), max(listing.entries)
-    try:
-        for version in range(newest + 1):
-            told.add(read_entry(folder, version))
-    except (OSError, ValueError, KeyError, TypeError) as wrong:
-        raise LakeError(f"an entry of the table's log cannot be read ({first_line(wrong)}); nothing was removed",
-                        where=folder.url, hint=DOCTOR) from None
-    if told.files.keys() != {file.path for file in live_files(open_table(tables, name, newest))}:
-        raise LakeError("the table's entries and its checkpoint name other files; nothing was removed",
-                        where=folder.url, hint=DOCTOR)
-    return told
 
 
 def _of_past(folder: Folder, before: int, lease: Lease, dry_run: bool) -> Iterator[Unneeded]:

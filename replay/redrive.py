@@ -21,6 +21,7 @@ from lake.history import COLUMNS, events_in
 from lake.lease import Lease, maintenance
 from lake.redrive import add_missing, mark
 from lake.snapshot import snapshot_of
+from lake.soundness import require_sound
 from replay.compare import Compared
 from replay.source import ArchiveSource, LogSource
 from schemas.envelope import Position, Record
@@ -63,7 +64,7 @@ class _Judged(NamedTuple):
 def redrive(lake: Lake, log: Inspector, artifacts: ArtifactStore, *, dry_run: bool = False, wait_s: float = 0.0,
             advance: Callable[[int], None] = lambda count: None) -> list[Outcome]:
     """Judge every dead letter that is not redriven yet. With `dry_run` nothing is written."""
-    lake.require_whole()
+    require_sound(lake)
     with maintenance(lake.folder, "redrive", wait_s) as lease:
         judge = _Judge(lake, log, artifacts)
         outcomes: list[Outcome] = []

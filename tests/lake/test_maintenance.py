@@ -251,3 +251,19 @@ def test_a_commit_touches_its_own_entry_and_the_one_it_builds_on(
     assert asked == ["size", "create"]
     asked.clear()
     assert not log.follow() and asked == ["read"]
+
+
+def test_rows_that_compress_to_nothing_are_rewritten_as_seldom_as_others() -> None:
+    """Ten thousand flushes of alike rows: however small their files stay, they leave their class."""
+    files: list[LiveFile] = []
+    rewritten = most = 0
+    for number in range(10_000):
+        files.append(LiveFile(str(number), 26_000, 20))
+        while tier := due(files):
+            rewritten += sum(file.rows or 0 for file in tier)
+            merged = [LiveFile(f"{number}-{index}", 40_000, sum(file.rows or 0 for file in group))
+                      for index, group in enumerate(groups(tier))]
+            files = [file for file in files if file not in tier] + merged
+        most = max(most, len(files))
+    assert sum(file.rows or 0 for file in files) == 200_000
+    assert rewritten <= 5 * 200_000 and most <= 64

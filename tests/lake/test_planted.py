@@ -202,7 +202,7 @@ def test_a_sound_lake_passes_all_audits(sound: dict[bool, Path], capsys: pytest.
 
 
 @pytest.mark.parametrize("name", ["newer Delta reader", "newer Delta feature", "tables swapped",
-                                  "table of another log", "entry removed"])
+                                  "table of another log", "entry removed", "file truncated", "file deleted"])
 def test_a_broken_lake_is_neither_maintained_nor_written(
         sound: dict[bool, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str) -> None:
     """And nothing but the lease's own files is there afterwards that was not before."""
