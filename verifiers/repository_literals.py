@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Sequence
+import copy
+import operator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from verifiers import values
@@ -13,6 +15,10 @@ _UNITTEST = {"assertEqual": "eq", "assertEquals": "eq", "assertListEqual": "eq",
              "assertMultiLineEqual": "eq", "assertAlmostEqual": "near", "assertIn": "in", "assertIs": "is"}
 _OPERATORS: dict[type[ast.cmpop], str] = {ast.Eq: "eq", ast.Is: "is", ast.In: "in"}
 _BOUND_ELSEWHERE = 1000
+_FOLDED = 10_000
+"""No larger operand is multiplied."""
+_FOLDS: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
+    ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul}
 
 
 class Comparison(NamedTuple):
@@ -28,13 +34,33 @@ class Comparison(NamedTuple):
 
 
 def literal_of(node: ast.expr) -> tuple[Any] | None:
-    """The plain value that an expression stands for."""
+    """The plain value that an expression stands for; sums and products of literals are folded."""
     try:
-        value = ast.literal_eval(node)
+        value = ast.literal_eval(_folded(node))
         values.encode(value)
     except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
         return None
     return (value,)
+
+
+def _folded(node: ast.expr) -> ast.expr:
+    if not any(isinstance(inner, ast.BinOp) for inner in ast.walk(node)):
+        return node
+    folded: ast.expr = _Folding().visit(copy.deepcopy(node))
+    return folded
+
+
+class _Folding(ast.NodeTransformer):
+    def visit_BinOp(self, node: ast.BinOp) -> ast.AST:
+        self.generic_visit(node)
+        sides: list[Any] = [side.value for side in (node.left, node.right) if isinstance(side, ast.Constant)]
+        if len(sides) == 2 and all(type(side) in (int, float, str, bytes) for side in sides):
+            one, other = sides
+            large = any(abs(side) > _FOLDED if isinstance(side, int | float) else len(side) > _FOLDED for side in sides)
+            fold = None if large else _FOLDS.get(type(node.op))
+            if fold is not None:
+                return ast.copy_location(ast.Constant(fold(one, other)), node)
+        return node
 
 
 def comparison_of(node: ast.stmt) -> Comparison | None:
@@ -49,6 +75,16 @@ def comparison_of(node: ast.stmt) -> Comparison | None:
     if kind is None or not isinstance(owner, ast.Name) or owner.id != "self":
         return None
     return _of_method(kind, call)
+
+
+def all_of(node: ast.stmt) -> list[Comparison]:
+    """The comparisons of `assert a == 1 and b == 2`, if all of them are with literals."""
+    test = node.test if isinstance(node, ast.Assert) else None
+    if not isinstance(test, ast.BoolOp) or not isinstance(test.op, ast.And):
+        return []
+    found = [comparison_of(ast.Assert(test=one)) for one in test.values]
+    made = [one for one in found if one and (want := literal_of(one.wanted)) and comparable(one.kind, want[0])]
+    return made if len(made) == len(found) else []
 
 
 def _of_method(kind: str, call: ast.Call) -> Comparison | None:

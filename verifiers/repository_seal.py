@@ -22,6 +22,7 @@ from typing import Any, NamedTuple
 from schemas.ids import digest
 from verifiers.repository_literals import (
     Comparison,
+    all_of,
     comparable,
     comparison_of,
     literal_of,
@@ -90,13 +91,14 @@ def seal(data: bytes, tests: Sequence[str], first: int, secret: str) -> Sealed:
     found = {name: node for name, node in _functions(source.tree.body, "", source) if name in set(tests)}
     for name, node in found.items():
         function = _Function(source, node, digest(f"{secret} {name}".encode())[-12:])
-        numbers = []
+        made.tests[name] = []
+        calls: dict[ast.stmt, list[bytes]] = {}
         for number, (statement, place) in enumerate(function.places(), start=first + len(made.places)):
             made.places[number] = place
-            numbers.append(number)
-            edits.append(source.instead(statement, b"%s(%d, (%s))" % (
-                VALUE.encode(), number, source.part(place.asked.got))))
-        made.tests[name] = numbers
+            made.tests[name].append(number)
+            calls.setdefault(statement, []).append(b"%s(%d, (%s))" % (
+                VALUE.encode(), number, source.part(place.asked.got)))
+        edits += [source.instead(statement, b", ".join(told)) for statement, told in calls.items()]
         made.tokens.update(function.tokens)
         edits += function.edits
     text = edited(data, edits)
@@ -157,6 +159,8 @@ class _Function:
                     yield from self._walk(node.body, rounds * times)
             elif (asked := comparison_of(node)) is not None:
                 yield node, self._turned(asked), times
+            else:
+                yield from ((node, one, times) for one in all_of(node))
 
     def _turned(self, asked: Comparison) -> Comparison:
         """`expected == found`, where both are names: the one that stands for literals is wanted."""
@@ -181,7 +185,7 @@ class _Function:
         table, kept = self.table, dict[str, tuple[Any, ...]]()
         for name in table.names if table else ():
             assert table
-            values = tuple(ast.literal_eval(cell) for cell in table.column(name))
+            values = table.values(name)
             if self._serves(name, self.node, found, values):
                 kept[name] = values
                 self.edits += [self.source.instead(cell) for cell in table.column(name)]

@@ -20,6 +20,9 @@ class Table(NamedTuple):
     def column(self, name: str) -> list[ast.expr]:
         return [row[self.names.index(name)] for row in self.cells]
 
+    def values(self, name: str) -> tuple[Any, ...]:
+        return tuple(_value(cell) for cell in self.column(name))
+
     def with_ids(self, source: Source, ids: Sequence[str]) -> Edit:
         text = ("[" + ", ".join(map(repr, ids)) + "]").encode()
         if self.named_ids is not None:
@@ -43,8 +46,14 @@ def table_of(node: ast.FunctionDef, source: Source) -> Table | None:
     if any(len(row) != len(names) or any(literal_of(cell) is None for cell in row) for row in cells):
         return None
     given = literal_of(keywords["ids"]) if "ids" in keywords else (None,)
-    ids = _ids(names, [[ast.literal_eval(cell) for cell in row] for row in cells], given[0]) if given else None
+    ids = _ids(names, [[_value(cell) for cell in row] for row in cells], given[0]) if given else None
     return Table(call, names, cells, ids, keywords.get("ids")) if ids else None
+
+
+def _value(cell: ast.expr) -> Any:
+    found = literal_of(cell)
+    assert found
+    return found[0]
 
 
 def _ids(names: Sequence[str], rows: Sequence[Sequence[Any]], given: Any) -> list[str] | None:
