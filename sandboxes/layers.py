@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import Future
 from pathlib import Path
+from types import TracebackType
 from typing import NamedTuple
 
 import msgspec
@@ -31,6 +32,9 @@ ENVIRONMENT = {"HOME": "/tmp"}
 """Caches of installers go where nothing is kept."""
 _ABOUT, _ROOT, _WORK = "layer.json", "root", "work"
 _SNAPSHOT_S = 600.0
+LEFT_BYTES = 1 << 30
+"""A set-up that leaves less of the disk is stopped."""
+_LOOK_S = 0.2
 _SHOWN_BYTES = 2000
 _HOST_FOLDERS = ("/usr/bin", "/usr/lib", "/usr/local/bin", "/usr/local/lib")
 Start = Callable[[SandboxSpec, Path], Sandbox]
@@ -116,7 +120,8 @@ class Layers:
                 lease_s=setup.deadline_s + _SNAPSHOT_S)
             sandbox = self._start(wanted, half)
             try:
-                _run(sandbox, setup)
+                with _Guard(half, sandbox):
+                    _run(sandbox, setup)
                 workspace = sandbox.snapshot()
             finally:
                 sandbox.close()
@@ -127,6 +132,34 @@ class Layers:
         layer = self._find(key)
         assert layer is not None
         return layer
+
+
+class _Guard:
+    """Ends a set-up that fills the disk: the home's log is on it too."""
+
+    def __init__(self, folder: Path, sandbox: Sandbox) -> None:
+        self._folder, self._sandbox = folder, sandbox
+        self._over, self._full = threading.Event(), False
+        self._thread = threading.Thread(target=self._watch, name="headrace-setup", daemon=True)
+
+    def __enter__(self) -> None:
+        self._thread.start()
+
+    def __exit__(self, kind: type[BaseException] | None, wrong: BaseException | None,
+                 trace: TracebackType | None) -> None:
+        self._over.set()
+        self._thread.join()
+        if self._full:
+            raise SandboxError(f"set-up was stopped: less than {LEFT_BYTES >> 20} MiB are left on the disk",
+                               kind="setup", where=str(self._folder.parent)) from None
+
+    def _watch(self) -> None:
+        while not self._over.wait(_LOOK_S):
+            found = os.statvfs(self._folder)
+            if found.f_bavail * found.f_frsize < LEFT_BYTES:
+                self._full = True
+                self._sandbox.close()
+                return
 
 
 def _run(sandbox: Sandbox, setup: Setup) -> None:

@@ -190,6 +190,17 @@ def test_a_failed_set_up_is_told_with_its_output_and_not_kept(
     assert layers_in(bubblewrap) == [] and bubblewrap.open_count == 0
 
 
+def test_a_set_up_that_fills_the_disk_is_stopped(bubblewrap: BubblewrapBackend,
+                                                 monkeypatch: pytest.MonkeyPatch) -> None:
+    """105 GB of containers (aimee#1951), 7,135 volumes (trajectoryRL#203): and every reward was 0."""
+    monkeypatch.setattr("sandboxes.layers.LEFT_BYTES", 1 << 60)
+    started = time.monotonic()
+    with pytest.raises(SandboxError, match="are left on the disk") as caught:
+        bubblewrap.acquire(SandboxSpec(setup=Setup(commands=["sleep 60"])))
+    assert caught.value.kind == "setup" and time.monotonic() - started < 50
+    assert layers_in(bubblewrap) == [] and bubblewrap.open_count == 0
+
+
 def test_what_failed_once_is_tried_again(bubblewrap: BubblewrapBackend) -> None:
     """A clone or an install fails now and then, and must not fail for ever (inspect_ai#509)."""
     with socket.socket() as server:
