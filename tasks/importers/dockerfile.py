@@ -30,7 +30,7 @@ _HELD = (*(taken for taken in _TAKEN if taken != "/etc"), WORKSPACE, "/solution"
 INSTALLERS = ("apt-get", "apt", "apt-key", "add-apt-repository", "apk", "dnf", "yum", "pip", "pip3", "conda", "npm",
               "chown", "useradd", "adduser", "groupadd", "usermod", "update-alternatives", "locale-gen")
 """Done by others, or for root: in set-up they do nothing, so that what follows them is done."""
-_BIN = "/tmp/headrace-setup"
+BIN = "/tmp/headrace-setup"
 _NAMES = re.compile(r"\$(?:\{(\w+)(?::-([^}]*))?\}|(\w+))")
 _NO_WORK = re.compile(rf"(?:sudo\s+)?(?:\w+=\S*\s+)*(?:(?:{'|'.join(map(re.escape, INSTALLERS))}|python3? -m pip)\b.*"
                       r"|rm -rf? /var/(?:lib/apt|cache)\S*.*|true|:|)", re.DOTALL)
@@ -68,7 +68,7 @@ class Built:
             where, text = shlex.quote(path), base64.b64encode(data).decode()
             parent = shlex.quote(posixpath.dirname(path))
             put.append(f"mkdir -p {parent} && printf %s {text} | base64 -d >{where} || true")
-        return [*put, *([_shims(), *self.commands] if self.commands else [])]
+        return [*put, *([shims(), *self.commands] if self.commands else [])]
 
 
 def root_of(workdir: str) -> str:
@@ -80,9 +80,10 @@ def aliases_of(workdir: str) -> list[str]:
     return [] if root_of(workdir) == WORKSPACE else [workdir]
 
 
-def _shims() -> str:
+def shims() -> str:
+    """Makes installers in BIN that do nothing."""
     names = " ".join(INSTALLERS)
-    return (f"mkdir -p {_BIN} && cd {_BIN} && for name in {names}; do printf '#!/bin/sh\\nexit 0\\n' >$name; done; "
+    return (f"mkdir -p {BIN} && cd {BIN} && for name in {names}; do printf '#!/bin/sh\\nexit 0\\n' >$name; done; "
             "printf '#!/bin/sh\\nexec \"$@\"\\n' >sudo; chmod +x *")
 
 
@@ -153,7 +154,7 @@ def _run(built: Built, here: str, line: Line) -> None:
         built.notes.append(f"done without what it installs or fetches: {line.shown}")
     given = "".join(f"export {name}={shlex.quote(value)}; " for name, value in built.arguments.items())
     known = "".join(f"export {name}={shlex.quote(value)}; " for name, value in built.environment.items())
-    built.commands.append(f"export PATH={_BIN}:$PATH; {given}{known}mkdir -p {shlex.quote(here)} 2>/dev/null; "
+    built.commands.append(f"export PATH={BIN}:$PATH; {given}{known}mkdir -p {shlex.quote(here)} 2>/dev/null; "
                           f"cd {shlex.quote(here)} && {built.shell} -c {shlex.quote(script)} || true")
 
 

@@ -214,10 +214,10 @@ def executables(folder: Path) -> list[str]:
 
 def reference_of(files: dict[str, bytes], entry: str, workdir: str, environment: dict[str, str]) -> list[str]:
     """Turns that bring the solution's folder to /tmp/solution and run it. Its texts call it /solution, unless that is
-    the working directory."""
+    the working directory. What it installs counts as installed: it is here, or what needs it fails."""
     if entry not in files:
         return []
-    turns = []
+    turns = [run(dockerfile.shims())]
     for name, data in files.items():
         moved = data if f"{workdir}/".startswith("/solution/") else re.sub(
             rb"(?<![\w./-])/solution(?=[/\s\"'])", b"/tmp/solution", data)
@@ -226,8 +226,9 @@ def reference_of(files: dict[str, bytes], entry: str, workdir: str, environment:
         turns.append(run(f"mkdir -p {_quoted(posixpath.dirname(place))} && : >{_quoted(place)}"))
         turns += [run(f"printf %s {text[at:at + _CHUNK]} | base64 -d >>{_quoted(place)}")
                   for at in range(0, len(text), _CHUNK)]
-    given = " ".join(f"{key}={_quoted(value)}" for key, value in environment.items())
-    return [*turns, run(f"cd {_quoted(workdir)} && {given} bash /tmp/solution/{entry}".replace("  ", " ")), done()]
+    given = "".join(f"{key}={_quoted(value)} " for key, value in environment.items())
+    path = f"PATH={dockerfile.BIN}:$PATH"
+    return [*turns, run(f"cd {_quoted(workdir)} && {path} {given}bash /tmp/solution/{entry}"), done()]
 
 
 def _quoted(text: str) -> str:

@@ -142,6 +142,13 @@ def test_reported_rewards(rig: Rig, tmp_path: Path, report: str, test: str, rewa
         assert (score.status, score.reward) == (ScoreStatus.VERIFIER_ERROR, None) and reward in what(rig, score)
 
 
+def test_a_solution_that_installs_what_is_here_goes_on(rig: Rig, tmp_path: Path) -> None:
+    for installer in ("apt-get update && apt-get install -y coreutils", "pip install -q wheel", "sudo apt-get update"):
+        solve = f"#!/bin/bash\nset -euo pipefail\n{installer}\necho 42 > /app/answer.txt\n"
+        task = one(tmp_path / installer[:4], solve=solve)
+        assert rig.score(rig.play(task, task.reference)).reward == 1.0, installer
+
+
 LIBRARY = """import numpy as np
 def test_mean():
     assert np.mean([int(line) for line in open("answer.txt")]) == 42
