@@ -4,9 +4,9 @@ It reads requests from the socket FD and answers each with the recorded score. W
 loop without end, memory, a crash of a library) ends this process and no other; its owner (`verifiers.judges`) starts
 the next one.
 
-A verifier of somebody else's may do anything to the process that it runs in, so one that has run there has it for
-itself: requests for others are sent back. A process that holds much memory after a verdict, or children that it did not
-have before, gives no further one.
+A verifier of somebody else's may do anything to the process that it runs in, so each has processes of its own, and ours
+have theirs: whose verifier runs first in one has it for good, and requests for others are sent back. A process that
+holds much memory after a verdict, or children that it did not have before, gives no further one.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
     score: bytes | None = None
     """The recorded score; null: this process belongs to another verifier than `verifier`."""
     verifier: str = ""
-    """Whom this process belongs to, or should; empty: to nobody."""
+    """Whom this process belongs to, or should; empty: to the verifiers of this package."""
     last: bool = False
     """The process ends now."""
 
@@ -118,8 +118,8 @@ def _serve(link: socket.socket, setup: Setup) -> None:
         send(link, "ready")
         bench = Bench(settings.verify_memory_mb << 20, helpers)
         while data := receive(link):
-            number, adopt, request = msgspec.msgpack.decode(data, type=tuple[int, bool, Request])
-            answer = bench.answer(number, adopt, request, artifacts, backend, cache)
+            number, request = msgspec.msgpack.decode(data, type=tuple[int, Request])
+            answer = bench.answer(number, request, artifacts, backend, cache)
             send(link, answer)
             if answer.last:
                 break
@@ -135,9 +135,9 @@ class Bench:
 
     def __init__(self, memory_bytes: int, helpers: set[int]) -> None:
         self._memory_bytes, self._helpers = memory_bytes, helpers
-        self._verifier = ""
+        self._verifier: str | None = None
 
-    def answer(self, number: int, adopt: bool, request: Request, artifacts: ArtifactStore, backend: Backend,
+    def answer(self, number: int, request: Request, artifacts: ArtifactStore, backend: Backend,
                cache: Verdicts | None) -> Answer:
         from verifiers import registry
         from verifiers.case import load_case
@@ -145,7 +145,7 @@ class Bench:
 
         case = load_case(request.submission, artifacts)
         wanted = "" if registry.is_ours(case.name) else case.name
-        if wanted != self._verifier and (self._verifier or not adopt):
+        if self._verifier not in (None, wanted):
             return Answer(number=number, verifier=wanted)
         self._verifier = wanted
         score = msgspec.msgpack.encode(judge_case(case, request, artifacts, backend, cache))

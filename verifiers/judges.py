@@ -44,7 +44,8 @@ _MARK = "HEADRACE_JUDGE"
 
 
 class Judges:
-    """At most `count` processes, started when first needed. Thread-safe: `score` waits for a free one."""
+    """At most `count` verdicts at a time, in processes that are started when first needed. As many again wait where
+    verifiers of several owners take turns. Thread-safe: `score` waits until it may."""
 
     def __init__(self, settings: Settings, artifacts: ArtifactStore, count: int = 1, *, cached: bool = True) -> None:
         """`cached`: a verdict given before on the same submission by the same verifier is given again unheard."""
@@ -54,6 +55,8 @@ class Judges:
             self._free.put(None)
         self._count = count
         self._idle: list[_Judge] = []
+        """The one used last comes last."""
+        self._living = 0
         self._lock = threading.Lock()
         # A process dies with the thread that started it (PDEATHSIG): this one lives as long as we do.
         self._starter = ThreadPoolExecutor(1, thread_name_prefix="judges")
@@ -77,8 +80,9 @@ class Judges:
                 judge = self._take(wanted)
             except OSError as wrong:
                 return Failure(ScoreStatus.INFRA_FAILURE, "no process can be started to judge", {"error": str(wrong)})
-            answer = judge.ask(request, adopt=wanted is not None)
+            answer = judge.ask(request)
             if isinstance(answer, Failure):
+                self._forget(judge)
                 return answer
             self._give_back(judge, answer)
             if answer.score is not None:
@@ -86,29 +90,37 @@ class Judges:
             wanted = answer.verifier
 
     def _take(self, wanted: str | None) -> _Judge:
-        """A free process, the one used last: any; or one that belongs to the verifier `wanted`, or to nobody. It is not
-        among `_idle` then."""
+        """A free process, the one used last: any; or one that belongs to the verifier `wanted`, else a new one, even in
+        the place of the one that was not used for longest."""
         with self._lock:
             right = [judge for judge in self._idle if wanted is None or judge.verifier == wanted]
-            right = right or [judge for judge in self._idle if not judge.verifier]
-            free = right or self._idle
-            taken = free[-1] if free else None
+            crowded = self._idle[:1] if self._living >= 2 * self._count else []
+            free = right[-1:] or crowded
+            taken = free[0] if free else None
             if taken:
                 self._idle.remove(taken)
         if taken and right and not taken.ended():
             return taken
         if taken:
             taken.close()
-        return self._starter.submit(_Judge, self._settings, self._cached).result()
+            self._forget(taken)
+        judge = self._starter.submit(_Judge, self._settings, self._cached).result()
+        with self._lock:
+            self._living += 1
+        return judge
 
     def _give_back(self, judge: _Judge, answer: Answer) -> None:
         if answer.last:
             judge.close()
+            self._forget(judge)
             return
-        if answer.score is not None:
-            judge.verifier = answer.verifier
         with self._lock:
             self._idle.append(judge)
+
+    def _forget(self, judge: _Judge) -> None:
+        """It has ended."""
+        with self._lock:
+            self._living -= 1
 
     def close(self) -> None:
         """Waits for verdicts under way."""
@@ -146,10 +158,10 @@ def _read(data: bytes, request: Request) -> ScoreRecorded | Failure:
 
 
 class _Judge:
-    """One process and the socket to it. `verifier`: whom it belongs to."""
+    """One process and the socket to it. `verifier`: whom it belongs to; null: it has judged nothing."""
 
     def __init__(self, settings: Settings, cached: bool) -> None:
-        self.verifier = ""
+        self.verifier: str | None = None
         self._numbers = itertools.count()
         self._mark = f"{_MARK}={secrets.token_hex(16)}"
         self._link, theirs = socket.socketpair()
@@ -175,13 +187,13 @@ class _Judge:
     def ended(self) -> bool:
         return self._process.poll() is not None
 
-    def ask(self, request: Request, adopt: bool) -> Answer | Failure:
-        """After a Failure the process is gone. `adopt`: it may become that of the request's verifier."""
+    def ask(self, request: Request) -> Answer | Failure:
+        """After a Failure the process is gone."""
         self._errors.begin()
         number, end = next(self._numbers), time.monotonic() + request.deadline_s + _GRACE_S
         try:
             self._link.settimeout(request.deadline_s + _GRACE_S)
-            send(self._link, (number, adopt, request))
+            send(self._link, (number, request))
             while True:
                 self._link.settimeout(max(0.001, end - time.monotonic()))
                 data = receive(self._link)
@@ -189,6 +201,7 @@ class _Judge:
                     break
                 answer = msgspec.msgpack.decode(data, type=Answer)
                 if answer.number == number:
+                    self.verifier = self.verifier if answer.score is None else answer.verifier
                     return answer
         except TimeoutError:
             self.kill()

@@ -128,7 +128,7 @@ OURS = Task(task_id="t", kind="tools", set="s", prompt="p", hidden={"family": "c
 
 @pytest.fixture(scope="module")
 def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Judged]:
-    home = Judged(tmp_path_factory.mktemp("odd"), FILE, workers=2, verify_memory_mb=1024, verify_deadline_s=60.0)
+    home = Judged(tmp_path_factory.mktemp("odd"), FILE, workers=3, verify_memory_mb=1024, verify_deadline_s=60.0)
     yield home
     home.close()
 
@@ -175,7 +175,7 @@ def test_verdicts_that_leave_something_behind_stand_and_nothing_stays(home: Judg
     children = [int(pid) for pid in (Path(home.settings.verifiers).parent / "children").read_text().split()]
     assert len(children) == 2 and not any(psutil.pid_exists(pid) for pid in children)
     assert not [process for process in psutil.process_iter() if _judges_here(process)]
-    home.judges.__init__(home.settings, home.rig.artifacts, 2)  # type: ignore[misc]
+    home.judges.__init__(home.settings, home.rig.artifacts, 3)  # type: ignore[misc]
 
 
 def _judges_here(process: psutil.Process) -> bool:
@@ -183,12 +183,6 @@ def _judges_here(process: psutil.Process) -> bool:
         return "verifiers.judge" in process.cmdline() and process.ppid() == os.getpid()
     except psutil.Error:
         return False
-
-
-def test_one_that_changes_what_it_runs_in_harms_nobody_else(home: Judged) -> None:
-    found = judge(home, "meddles", *(f"good {number}" for number in range(8)), "meddles again", "meddles_with_all")
-    assert found["meddles"].reward == 0.5 and found["meddles_with_all"].reward in (None, 0.5)
-    assert {score.status for score in found.values()} <= {ScoreStatus.OK, ScoreStatus.VERIFIER_ERROR}
 
 
 def test_evidence_without_measure_is_cut(home: Judged) -> None:
@@ -224,3 +218,10 @@ def test_one_that_imports_torch_judges_and_the_consumer_stays_without(tmp_path: 
         assert home.verdicts({"h": home.rig.hand_in(task, answer="x")})["h"].reward == 1.0
     finally:
         home.close()
+
+
+def test_one_that_changes_what_it_runs_in_harms_nobody_else(home: Judged) -> None:
+    """The last test: processes of this verifier are not what they were."""
+    found = judge(home, "meddles", *(f"good {number}" for number in range(8)), "meddles again", "meddles_with_all")
+    assert found["meddles"].reward == 0.5 and found["meddles_with_all"].reward in (None, 0.5)
+    assert {score.status for score in found.values()} <= {ScoreStatus.OK, ScoreStatus.VERIFIER_ERROR}
