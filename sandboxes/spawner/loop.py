@@ -22,6 +22,8 @@ from sandboxes.spawner.view import View
 
 AHEAD = 2
 """So many sandboxes are started before anybody asks for them, while there is nothing else to do."""
+_QUIET_S = 0.02
+"""The last of them is replaced at once, the others when nobody has wanted anything for this long."""
 _RESERVED = 16
 _SHUTDOWN_S = 5.0
 
@@ -115,7 +117,7 @@ class _Loop:
 
     def run(self) -> None:
         while not self.ended:
-            if self.wanted and not self._turn(0):
+            if self.wanted and not self._turn(_QUIET_S if self.ahead else 0):
                 self.wanted -= 1
                 self._start_ahead()
             elif not self.wanted:

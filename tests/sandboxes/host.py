@@ -30,6 +30,15 @@ def processes_in(namespace: str) -> list[int]:
     return found
 
 
+def parent_of(pid: int) -> int:
+    status = Path(f"/proc/{pid}/status").read_text().splitlines()
+    return next(int(line.split()[1]) for line in status if line.startswith("PPid:"))
+
+
+def children_of(pid: int) -> list[int]:
+    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
 def wait_for_end(pids: list[int], deadline_s: float = 20.0) -> None:
     """Wait by pidfd until none of these processes is left."""
     for pid in pids:

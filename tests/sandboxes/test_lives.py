@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -24,10 +25,12 @@ from tests.conftest import REPOSITORY
 from tests.sandboxes.conftest import open_here
 from tests.sandboxes.host import (
     cgroups_of,
+    children_of,
     descriptors_of,
     members_of,
     mounts_of,
     namespace_of,
+    parent_of,
     processes_in,
     wait_for_end,
     wait_for_lock,
@@ -80,10 +83,26 @@ def test_no_mount_is_seen_by_the_host(bubblewrap: BubblewrapBackend) -> None:
     before = mounts_of()
     sandbox = bubblewrap.acquire(SandboxSpec())
     assert mounts_of() == before
-    outer = Path(f"/proc/{bubblewrap.spawner_pid}/task/{bubblewrap.spawner_pid}/children").read_text().split()
-    assert [line for line in mounts_of(outer[0]) if " overlay " in line]
+    outer = parent_of(processes_in(namespace_of(sandbox))[0])
+    assert [line for line in mounts_of(outer) if " overlay " in line]
     assert not [line for line in mounts_of(bubblewrap.spawner_pid) if " overlay headrace " in line]
     sandbox.close()
+
+
+def test_sandboxes_are_started_before_anybody_asks(bubblewrap: BubblewrapBackend) -> None:
+    """And each is handed out once."""
+    bubblewrap.acquire(SandboxSpec()).close()
+    taken = set()
+    for _ in range(4):
+        before, until = set(children_of(bubblewrap.spawner_pid)), time.monotonic() + 60
+        while len(before) < AHEAD and time.monotonic() < until:
+            before = set(children_of(bubblewrap.spawner_pid))
+        assert len(before) == AHEAD
+        sandbox = bubblewrap.acquire(SandboxSpec())
+        outer = parent_of(processes_in(namespace_of(sandbox))[0])
+        assert outer in before - taken
+        taken.add(outer)
+        sandbox.close()
 
 
 def test_ctrl_c_does_not_reach_the_spawner(bubblewrap: BubblewrapBackend) -> None:
