@@ -39,8 +39,8 @@ _GRACE_S = 2.0
 """For the sandboxes and the evidence of a verifier that kept its own deadline to the last moment."""
 _ITS_OWN = frozenset({signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGXCPU})
 """Signals that a process brings on itself."""
-_MARK = "HEADRACE_JUDGE"
-"""Variable of a process that judges and of all that its verifiers start. Its helpers do not inherit it."""
+_MARK = "_HEADRACE_JUDGE"
+"""Variable of a process that judges and of all that its verifiers start. Its helpers do not inherit it. No setting."""
 
 
 class Judges:

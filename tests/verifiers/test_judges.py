@@ -27,7 +27,7 @@ from verifiers.scoring import Request
 from verifiers.verdicts import Verdict, Verdicts, key_of
 
 FILE = '''
-import ctypes, os, pathlib, signal, time
+import ctypes, os, pathlib, signal, subprocess, sys, time
 from verifiers.verifier import Score
 
 COUNT = pathlib.Path(__file__).with_suffix(".count")
@@ -47,6 +47,10 @@ class Moody:
                 pass
         if did == "sleep":
             COUNT.with_suffix(".sleep").write_text(str(os.getpid()))
+            time.sleep(600)
+        if did == "strays":
+            child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"], start_new_session=True)
+            COUNT.with_suffix(".stray").write_text(str(child.pid))
             time.sleep(600)
         if did == "memory":
             bytearray(8 << 30)
@@ -160,6 +164,12 @@ def test_a_verifier_over_its_deadline_is_ended_with_its_sandboxes_and_is_no_zero
     assert (score.status, score.reward) == (ScoreStatus.VERIFIER_ERROR, None)
     assert "deadline" in house.rig.evidence(score)["details"]["what"]
     assert house.score("good").reward == 0.25, "the next verdict is given as if nothing had been"
+
+
+def test_what_a_verifier_started_ends_with_it_wherever_it_went(house: House) -> None:
+    assert house.score("strays", deadline_s=3.0).status == ScoreStatus.VERIFIER_ERROR
+    pid = int(house.file.with_suffix(".stray").read_text())
+    until(lambda: not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE)
 
 
 @pytest.mark.parametrize(("did", "told"), [
