@@ -13,7 +13,8 @@ import tarfile
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-PROGRAMS = ("sh", "cat", "ls", "id", "env", "sleep", "touch", "mkdir", "rm", "test", "mv", "chmod", "ln", "setsid", "chown")
+PROGRAMS = ("sh", "cat", "ls", "id", "env", "sleep", "touch", "mkdir", "rm", "test", "mv", "chmod", "chown", "ln",
+            "setsid")
 ARCHITECTURE = {"x86_64": "amd64", "aarch64": "arm64"}.get(platform.machine(), "amd64")
 
 
