@@ -17,8 +17,8 @@ from verifiers.repository_literals import Comparison
 from verifiers.repository_seal import Place
 from verifiers.repository_values import digest_of
 
-LINE_UP = 16
-_TRIES = 400
+LINE_UP = 64
+_TRIES = 2000
 
 
 def holds(place: Place, row: int, came: Mapping[str, Any]) -> bool | None:

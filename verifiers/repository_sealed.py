@@ -6,7 +6,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from schemas.ids import digest
-from verifiers.repository_places import holds, line_up, stands_out
+from verifiers import values
+from verifiers.repository_places import holds, stands_out
+from verifiers.repository_places import line_up as make_line_up
 from verifiers.repository_report import Report
 from verifiers.repository_seal import Place, Sealed, seal
 from verifiers.repository_values import WHOLE
@@ -83,8 +85,8 @@ class SealedTests:
                 found.unsure.setdefault(inside, {})[number] = row
             if not place or False in verdicts:
                 found.tests[name] = "failed"
-                wrong = records[verdicts.index(False)] if place else {}
-                found.failures[name] = f"line {place.line if place else '?'}: found {_described(wrong)}"
+                found.failures[name] = _wrong(place, row, records[verdicts.index(False)]) if place else (
+                    "a place that is not there")
                 return
             if place.is_hard(row):
                 found.hard.add(name)
@@ -93,18 +95,21 @@ class SealedTests:
                  shown: Mapping[int, Any]) -> bool | None:
         if number not in shown:
             return holds(place, row, record)
-        values, where = shown[number]
+        line_up, where = shown[number]
         bits = record.get("bits")
         if isinstance(bits, list) and len(bits) > 2 and all(bit is True for bit in bits):
             found.tampering.add("a value is equal to everything")
-        return stands_out(bits, where, len(values))
+        return stands_out(bits, where, len(line_up))
 
     def names(self, inside: Iterable[str]) -> list[str]:
         return [self._sealed[_parts(name)[0]].told(name)[0] for name in inside]
 
     def line_ups(self, unsure: Mapping[str, Mapping[int, int]]) -> dict[str, dict[int, tuple[list[Any], int]]]:
-        return {inside: {number: line_up(self.places[number], row, digest(f"{self._secret} {inside} {number}".encode()))
-                         for number, row in places.items()} for inside, places in unsure.items()}
+        def made(inside: str, number: int, row: int) -> tuple[list[Any], int]:
+            return make_line_up(self.places[number], row, digest(f"{self._secret} {inside} {number}".encode()))
+
+        return {inside: {number: made(inside, number, row) for number, row in places.items()}
+                for inside, places in unsure.items()}
 
     def request(self, shown: Mapping[str, Mapping[int, tuple[list[Any], int]]] | None = None) -> dict[str, Any]:
         """What the runner is told: nothing of it tells a wanted value, but a line-up among others."""
@@ -127,9 +132,21 @@ def _parts(node_id: str) -> tuple[str, str]:
     return file, rest.partition("[")[0]
 
 
+def _wrong(place: Place, row: int, record: Mapping[str, Any]) -> str:
+    return f"line {place.line}: found {_described(record)}, wanted {_text(values.encode(place.want(row)))}"
+
+
 def _described(record: Mapping[str, Any]) -> str:
     if "object" in record:
         return f"an object ({record['object']})"
     if "digest" in record:
         return f"another value of more than {WHOLE} characters"
-    return str(record["value"])[:_SHOWN] if "value" in record else "an object that is equal to other values"
+    return _text(record["value"]) if "value" in record else "an object that is equal to other values"
+
+
+def _text(encoded: Any) -> str:
+    """What came may have been forged: it need not be an encoded value."""
+    try:
+        return values.canonical(encoded)[:_SHOWN]
+    except (ValueError, TypeError, RecursionError):
+        return "what is no value"

@@ -6,7 +6,7 @@ import ast
 
 import pytest
 
-from verifiers.repository_places import holds, line_up, resembling, stands_out
+from verifiers.repository_places import LINE_UP, holds, line_up, resembling, stands_out
 from verifiers.repository_seal import Sealed, seal
 
 SEALED = {
@@ -92,7 +92,7 @@ def test_a_wanted_value_stands_in_a_line_among_others_that_resemble_one_another(
     assert (shown, where) == line_up(place, 0, "secret")
     assert holds(place, 0, {"value": shown[where]})
     assert not any(holds(place, 0, {"value": one}) for number, one in enumerate(shown) if number != where)
-    assert len(shown) == 3 if want is None else len(shown) == 16
+    assert len(shown) == (3 if want is None else LINE_UP)
     assert stands_out([number == where for number in range(len(shown))], where, len(shown))
     for bits in ([True] * len(shown), [False] * len(shown), [1] * len(shown), [], None, "True"):
         assert not stands_out(bits, where, len(shown))
