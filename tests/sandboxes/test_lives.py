@@ -92,7 +92,7 @@ def test_no_mount_is_seen_by_the_host(bubblewrap: BubblewrapBackend) -> None:
 def test_sandboxes_are_started_before_anybody_asks(bubblewrap: BubblewrapBackend) -> None:
     """And each is handed out once."""
     bubblewrap.acquire(SandboxSpec()).close()
-    taken = set()
+    taken: set[int] = set()
     for _ in range(4):
         before, until = set(children_of(bubblewrap.spawner_pid)), time.monotonic() + 60
         while len(before) < AHEAD and time.monotonic() < until:
