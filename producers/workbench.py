@@ -138,7 +138,8 @@ class Workbench:
             problem = f"after {deadline_s:g} s" if status == ToolStatus.TIMEOUT else ""
             text = "\n".join(filter(None, [text, self._dialect.error(status, problem)]))
         elif self._dialect.explains and status == ToolStatus.ERROR:
-            text = "\n".join(filter(None, [text, f"[exit code {result.exit_code}]"]))
+            met = f"[the limit of {self._limits.pids} processes was met]" if result.pids_limit else ""
+            text = "\n".join(filter(None, [text, met, f"[exit code {result.exit_code}]"]))
         shown, cut = self._dialect.cut(text)
         truncated = cut or result.truncated
         return Outcome(

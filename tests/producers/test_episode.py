@@ -86,6 +86,16 @@ def test_a_bad_json_call_says_why(world: World, turn: str, status: str, told: st
     assert call.called.arguments in f"{turn} {{}}"
 
 
+def test_a_limit_of_processes_that_was_met_is_told(world: World) -> None:
+    world.set(sandbox_pids=20)
+    if "pids" not in world.backend.capabilities:
+        pytest.skip("no cgroup can be made here: rlimits stand in")
+    turn = json_turn("run", command="for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21; do sleep 9 & done")
+    call = world.play(json_task(), [turn, json_turn("done")]).turns[0].calls[0]
+    assert call.returned is not None and call.returned.status == "error"
+    assert "[the limit of 20 processes was met]\n[exit code" in call.returned.output
+
+
 def test_json_tools_work_in_one_workspace_and_done_carries_the_answer(world: World) -> None:
     several = "[" + ", ".join([json_turn("write_file", path="src/a b.py", content="print('é')\n"),
                                json_turn("run", command="python3 'src/a b.py'; cat given.txt")]) + "]"
