@@ -19,6 +19,10 @@ _STANDARD = "/var/run/docker.sock"
 _BOUND = ["unshare", "--mount", "setpriv", "--pdeathsig", "TERM"]
 
 
+class EngineRefusedError(RuntimeError):
+    """`dockerd` is installed, but the machine does not let it run."""
+
+
 class DockerEngine:
     """`address` is what DOCKER_HOST says of it. Raises RuntimeError with the reason where none can run."""
 
@@ -55,7 +59,7 @@ class DockerEngine:
             if self._process.poll() is not None or time.monotonic() > deadline:
                 lines = log.read_text(errors="replace").splitlines()[-5:]
                 self.stop()
-                raise RuntimeError("dockerd does not start: " + " | ".join(lines))
+                raise EngineRefusedError("dockerd does not start: " + " | ".join(lines))
             time.sleep(0.05)
         self.address = f"unix://{link}"
 
