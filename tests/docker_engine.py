@@ -13,6 +13,10 @@ import tempfile
 import time
 from pathlib import Path
 
+import pytest
+
+from tests.conftest import require_real
+
 _START_S = 60.0
 _STANDARD = "/var/run/docker.sock"
 # It ends with the tests, however these end, and its mounts with it: it forgets some.
@@ -74,6 +78,17 @@ class DockerEngine:
             self._process.wait()
         self._process = None
         shutil.rmtree(self._folder)
+
+
+def engine_here() -> DockerEngine:
+    """An engine, or a skip with the reason. One that is installed and may not run, as inside many containers, is the
+    machine's doing: that is a skip wherever it happens."""
+    try:
+        return DockerEngine()
+    except EngineRefusedError as why:
+        pytest.skip(f"docker is not available: {why}")
+    except RuntimeError as why:
+        require_real("docker", str(why))
 
 
 def _answers(path: str) -> bool:

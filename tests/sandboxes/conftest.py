@@ -16,19 +16,13 @@ from sandboxes.sandbox import Backend, Sandbox, SandboxSpec
 from schemas.errors import UnavailableError
 from schemas.settings import Settings
 from tests.conftest import require_real
-from tests.docker_engine import DockerEngine, EngineRefusedError
+from tests.docker_engine import DockerEngine, engine_here
 
 
 @pytest.fixture(scope="session")
 def docker_engine() -> Iterator[DockerEngine]:
-    """One engine for the session; DOCKER_HOST leads to it. An engine that is there and may not run, as inside many
-    containers, is the machine's doing: that is a skip wherever it happens."""
-    try:
-        engine = DockerEngine()
-    except EngineRefusedError as why:
-        pytest.skip(f"docker is not available: {why}")
-    except RuntimeError as why:
-        require_real("docker", str(why))
+    """One engine for the session; DOCKER_HOST leads to it."""
+    engine = engine_here()
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("DOCKER_HOST", engine.address)
         yield engine
