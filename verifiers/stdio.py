@@ -25,6 +25,7 @@ from verifiers.c_compile import BINARY, compile_c, findings_of
 from verifiers.candidate_runner import look_at
 from verifiers.findings import SCALE, new_findings
 from verifiers.program import ENVIRONMENT, FLAGS, call
+from verifiers.signs import OF_PROGRAMS
 from verifiers.submitted import NotSubmitted, read_submitted
 from verifiers.tampering import paths_of, seen_in
 from verifiers.verifier import Context, Score
@@ -32,6 +33,8 @@ from verifiers.verifier import Context, Score
 SOURCE_LOOK = ("verifiers.values", "verifiers.candidate_runner", "verifiers.source_look")
 SOURCE_LIMIT = 1 << 20
 SHOWN = 300
+_PROGRAM_FLAGS = tuple(flag for flag in FLAGS if flag != "-S")
+"""With the site, which brings `exit()` and `quit()`."""
 _COMPILE_S = 20.0
 _GRACE_S = 4.0
 
@@ -63,10 +66,10 @@ def verify(submission: Submission, task: Task, context: Context) -> Score:
         return _score(hidden, {"compiles": False, "findings": [], "error": str(wrong)}, [], 0, [])
     seed = task.files.get(hidden.path, b"")
     look = _look(sandbox, hidden, seed, min(_COMPILE_S, until - time.monotonic()))
-    told = seen_in(source, seed, paths_of(submission, context.artifacts), task)
+    told = seen_in(source, seed, paths_of(submission, context.artifacts), task, OF_PROGRAMS)
     if not look["compiles"]:
         return _score(hidden, look, told, 0, [])
-    argv = [BINARY] if hidden.language == "c" else ["python3", *FLAGS, hidden.path]
+    argv = [BINARY] if hidden.language == "c" else ["python3", *_PROGRAM_FLAGS, hidden.path]
     end = min(until, time.monotonic() + hidden.budget_s)
     passed, failures = 0, []
     for test in hidden.tests:

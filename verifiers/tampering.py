@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from artifacts.store import ArtifactStore
 from sandboxes.snapshot import list_files
 from tasks.task import Submission, Task
-from verifiers.signs import OF_FUNCTIONS, signs_in, takes_over
+from verifiers.signs import OF_FUNCTIONS, Signs, signs_in, takes_over
 
 
 def paths_of(submission: Submission, artifacts: ArtifactStore) -> list[str]:
@@ -21,9 +21,9 @@ def paths_of(submission: Submission, artifacts: ArtifactStore) -> list[str]:
     return [file.path for file in list_files(artifacts, submission.workspace)]
 
 
-def seen_in(source: bytes, seed: bytes, paths: Iterable[str], task: Task) -> list[str]:
+def seen_in(source: bytes, seed: bytes, paths: Iterable[str], task: Task, signs: Signs = OF_FUNCTIONS) -> list[str]:
     """All signs of a submission that is one source, among other files."""
-    usual = signs_in(seed, OF_FUNCTIONS)
-    return [*(sign for sign in signs_in(source, OF_FUNCTIONS) if sign not in usual),
+    usual = signs_in(seed, signs)
+    return [*(sign for sign in signs_in(source, signs) if sign not in usual),
             *(f"takes test runs over: {path}" for path in sorted(paths)
               if path not in task.files and takes_over(path))]

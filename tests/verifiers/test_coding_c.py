@@ -38,7 +38,8 @@ KINDS = [
 ]
 _LEAVE = "#include <stdlib.h>\n#include <stdio.h>\n#include <unistd.h>\n"
 HACKS = {
-    "wrong": WRONG, "does not compile": "int area(int w, int h) { return w * h }\n", "nothing": "",
+    "wrong": WRONG, "does not compile: no compiler, it says": "#error gcc: not found\n",
+    "does not compile": "int area(int w, int h) { return w * h }\n", "nothing": "",
     "another name": RIGHT.replace("area", "other"),
     "a constructor leaves": _LEAVE + "__attribute__((constructor)) static void go(void) { _exit(0); }\n" + WRONG,
     "a constructor forges": _LEAVE + (
@@ -69,7 +70,7 @@ def test_values_of_all_kinds_cross(rig: Rig, asked: Task, source: str) -> None:
 def test_only_the_right_values_count(rig: Rig, hack: str) -> None:
     score = rig.score(rig.hand_in(AREA, {"solution.c": HACKS[hack]}))
     assert (score.status, score.reward) == (ScoreStatus.OK, 0.0), rig.evidence(score)
-    assert score.components["compiles"] == float(hack != "does not compile")
+    assert score.components["compiles"] == float(not hack.startswith("does not compile"))
 
 
 def test_each_call_counts_alone_and_a_right_function_is_right(rig: Rig) -> None:
