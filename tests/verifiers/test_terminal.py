@@ -124,6 +124,11 @@ def test_nothing_that_an_episode_leaves_writes_a_reward(rig: Rig, task: Task, ha
     ".local/lib/python3.11/site-packages/evil.pth",
     "printf '[pytest]\\naddopts = --collect-only\\n' | tee pytest.ini tox.ini >/dev/null",
     "echo 'import os; os._exit(0)' > pytest.py; mkdir -p pytest.py.set-aside-0/x; chmod 555 .",
+    "echo 'import os; os._exit(0)' | tee headrace_ctrf.py iniconfig.py >/dev/null",
+    "cd /tmp; echo 'import os; os._exit(0)' > evil.py; python3 -c \"import py_compile as p; p.compile('evil.py', "
+    "'/app/pytest.pyc')\"; mkdir /app/pathlib; cp /app/pytest.pyc /app/pathlib/__init__.pyc",
+    "echo 'void PyInit_pytest(void) { _Exit(0); }' > /tmp/a.c; "
+    "gcc -w -shared -fPIC -o pytest.abi3.so /tmp/a.c; cp pytest.abi3.so pytest.so; rm -f /tmp/a.c",
     "mkdir _pytest pluggy && echo 'raise SystemExit(0)' | tee _pytest/__init__.py pluggy/__init__.py >/dev/null"])
 @pytest.mark.parametrize("how", ["pytest", "python3 -m pytest"])
 def test_no_file_of_a_submission_takes_pytest_over(rig: Rig, tmp_path: Path, how: str, hack: str) -> None:

@@ -19,6 +19,7 @@ from typing import Any
 
 SEARCH_FILES, SEARCH_BYTES = 20_000, 1 << 20
 NAMES_LIMIT = 200
+_ENDINGS = (".py", ".pyc", ".so")
 HASH_LIMIT = 64 << 20
 _KINDS = {stat.S_IFREG: "file", stat.S_IFDIR: "folder", stat.S_IFLNK: "link", stat.S_IFIFO: "pipe",
           stat.S_IFSOCK: "socket", stat.S_IFCHR: "device", stat.S_IFBLK: "device"}
@@ -34,7 +35,7 @@ def main() -> None:
 
 def prepare(folders: list[str], files: dict[str, str], aside: dict[str, list[str]]) -> list[str]:
     """Make folders and files of ours; rename in each folder of `aside`, which its owner may enter from then on, what
-    bears a name that takes a test run over."""
+    Python would load as one of these modules."""
     for folder in folders:
         os.makedirs(folder, exist_ok=True)
     for path, text in files.items():
@@ -43,17 +44,21 @@ def prepare(folders: list[str], files: dict[str, str], aside: dict[str, list[str
     moved = []
     for folder, names in aside.items():
         os.chmod(folder, os.stat(folder).st_mode | 0o700)
-        for name in names:
+        modules = frozenset(names)
+        for name in sorted(os.listdir(folder)):
             path = os.path.join(folder, name)
-            if name.endswith("/"):
-                wanted = os.path.isfile(f"{path}__init__.py")
-                path = path.rstrip("/")
-            else:
-                wanted = os.path.lexists(path)
-            if wanted:
+            if name.partition(".")[0] in modules and _is_module(path):
                 _set_aside(path)
                 moved.append(path)
     return moved
+
+
+def _is_module(path: str) -> bool:
+    """Source, bytecode or a library, or a folder with one of these that makes it a package."""
+    if path.endswith(_ENDINGS):
+        return True
+    return os.path.isdir(path) and os.access(path, os.R_OK) and any(
+        name.startswith("__init__.") and name.endswith(_ENDINGS) for name in os.listdir(path))
 
 
 def _set_aside(path: str) -> None:

@@ -37,7 +37,8 @@ MARKS = ("logs/verifier", "reward.txt", "reward.json")
 _LOGS = ("verifier", "agent", "artifacts")
 _SHIMS = ("apt-get", "apt", "apk", "pip", "pip3", "uv", "uvx", "curl", "wget", "pytest")
 _PYTEST = ("pytest", "_pytest", "pluggy", "iniconfig", "packaging", "pygments")
-_TAKERS = ("sitecustomize", "usercustomize", "conftest", *_PYTEST)
+_TAKERS = ("sitecustomize", "usercustomize", "conftest", "headrace_ctrf", "pip", "argcomplete", "exceptiongroup",
+           "tomli", *_PYTEST)
 _GRACE_S = 3.0
 _SIGNALLED = 128
 """Exit codes above it: the script itself was ended by a signal."""
@@ -60,12 +61,12 @@ def run_script(hidden: TerminalHidden, script: Script, submission: Submission, t
     if lacking:
         return _error(LACKING, {"missing": lacking, "notes": hidden.notes})
     with tempfile.TemporaryDirectory(prefix="headrace-tests-") as folder:
-        mounts = {**_lay_out(Path(folder), script), **_libraries(script),
-                  **libraries.mounts(wanted | libraries.installed_by(script.files), LIBRARIES)}
-        sandbox = context.open_sandbox(submission, task, mounts)
+        lent = {**_libraries(script), **libraries.mounts(wanted | libraries.installed_by(script.files), LIBRARIES)}
+        sandbox = context.open_sandbox(submission, task, {**_lay_out(Path(folder), script), **lent})
+        takers = _takers(task, {Path(path).name.partition(".")[0] for path in lent})
         moved = ask(sandbox, "prepare", folders=[f"{SCRATCH}/logs/{name}" for name in _LOGS]
                     + [f"{SCRATCH}/home/.local/bin", f"{SCRATCH}/home/.cargo"], files=_files(),
-                    aside={hidden.workdir: _takers(task), "/workspace": _takers(task)})
+                    aside={hidden.workdir: takers, "/workspace": takers})
         forged = ask(sandbox, "search", folder="/workspace", texts=_marks(task))
         if forged:
             return Score(reward=0.0, components={"tests": 0.0, "tampering": 1.0},
@@ -178,12 +179,11 @@ def _base64(mark: bytes, before: int) -> bytes:
     return digits[(0, 2, 3)[before]:8 * (before + len(mark)) // 6]
 
 
-def _takers(task: Task) -> list[str]:
+def _takers(task: Task, modules: set[str]) -> list[str]:
     """Names that a test run would load as its own, but for those that the task gave or speaks of."""
     given = {name.partition("/")[0].removesuffix(".py") for name in task.files}
     words = set(re.findall(r"\w+", task.prompt))
-    names = sorted((sys.stdlib_module_names | set(_TAKERS)) - given - words)
-    return [f"{name}{ending}" for name in names for ending in (".py", "/")]
+    return sorted((sys.stdlib_module_names | set(_TAKERS) | modules) - (given | words) | {"headrace_ctrf"})
 
 
 def _environment(hidden: TerminalHidden, script: Script, task: Task) -> dict[str, str]:
