@@ -24,7 +24,8 @@ FUNCTIONS = {
                                      f"# os._exit(0) would end it: see signal.alarm\n{PLAIN}",
     "a dataclass": "from dataclasses import dataclass\n\n\n"
                    "@dataclass(frozen=True)\nclass Box:\n    w: int\n    h: int\n\n"
-                   "    def area(self):\n        return self.w * self.h\n\n\ndef area(w, h):\n    return Box(w, h).area()\n",
+                   "    def area(self):\n        return self.w * self.h\n\n\ndef area(w, h):\n"
+                   "    return Box(w, h).area()\n",
     "a thread": "import threading\n\n\ndef area(w, h):\n    out = []\n"
                 "    one = threading.Thread(target=lambda: out.append(w * h))\n    one.start()\n    one.join()\n"
                 "    return out[0]\n",
