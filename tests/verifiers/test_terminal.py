@@ -128,7 +128,7 @@ def test_nothing_that_an_episode_leaves_writes_a_reward(rig: Rig, task: Task, ha
     "cd /tmp; echo 'import os; os._exit(0)' > evil.py; python3 -c \"import py_compile as p; p.compile('evil.py', "
     "'/app/pytest.pyc')\"; mkdir /app/pathlib; cp /app/pytest.pyc /app/pathlib/__init__.pyc",
     "echo 'extern void _exit(int); void PyInit_iniconfig(void) { _exit(0); }' > /tmp/a.c; "
-    "gcc -shared -fPIC -o iniconfig.abi3.so /tmp/a.c && cp iniconfig.abi3.so pluggy.so; rm -f /tmp/a.c",
+    "gcc -shared -fPIC -o iniconfig.abi3.so /tmp/a.c; rm -f /tmp/a.c",
     "mkdir _pytest pluggy && echo 'raise SystemExit(0)' | tee _pytest/__init__.py pluggy/__init__.py >/dev/null"])
 @pytest.mark.parametrize("how", ["pytest", "python3 -m pytest"])
 def test_no_file_of_a_submission_takes_pytest_over(rig: Rig, tmp_path: Path, how: str, hack: str) -> None:
