@@ -8,12 +8,16 @@ None of this holds for good against code in the same process. It is for what is 
 from __future__ import annotations
 
 import ast
+import functools
+import os
 import sys
 import types
 import unittest
 from collections.abc import Callable, Sequence
 from typing import Any
 
+_USED_TO_COMPARE = ("abs", "all", "any", "float", "int", "isinstance", "len", "list", "max", "min", "repr", "round",
+                    "set", "sorted", "str", "sum", "type")
 Say = Callable[[dict[str, Any]], None]
 _MADE_IN_PYTHON = 1 << 9
 """Flag of types that a `class` statement made."""
@@ -33,6 +37,7 @@ class Watch:
         import _pytest.runner
         import _pytest.unittest
         import pluggy
+        import pytest
 
         runner, reports = _pytest.runner, _pytest.reports
         self._places: list[tuple[Any, str]] = [
@@ -41,8 +46,11 @@ class Watch:
             (reports.TestReport, "from_item_and_call"), (reports.TestReport, "__init__"),
             (_pytest.python.Function, "runtest"), (_pytest.python, "pytest_pyfunc_call"),
             (_pytest.unittest.TestCaseFunction, "runtest"), (pluggy.HookCaller, "__call__"),
-            (pluggy._callers, "_multicall"), (unittest.TestCase, "run"), (unittest.TestCase, "assertEqual"),
-            (unittest.TestCase, "_callTestMethod"), (builtins, "__headrace_equal__"), (builtins, "__headrace_value__"),
+            (pluggy._callers, "_multicall"), (unittest.TestCase, "run"), (unittest.TestCase, "_callTestMethod"),
+            *((unittest.TestCase, name) for name in dir(unittest.TestCase) if name.startswith(("assert", "fail"))),
+            *((pytest, name) for name in ("approx", "fail", "raises", "warns")),
+            (type(pytest.raises(KeyError)), "__exit__"), *((builtins, name) for name in _USED_TO_COMPARE),
+            (builtins, "__headrace_equal__"), (builtins, "__headrace_value__"),
             (builtins, "AssertionError"), (_pytest.assertion.rewrite, "rewrite_asserts")]
         self._code = [_code(*place) for place in self._places]
 
@@ -66,18 +74,23 @@ def strict_equality(say: Say, but_any: bool) -> None:
     import _pytest.assertion.rewrite as rewrite
 
     anything = type(unittest.mock.ANY) if but_any else None
+    unknown = int.from_bytes(os.urandom(16), "big")
+    probes = (object(), unknown, float(unknown), str(unknown), [unknown], (unknown,), {unknown: unknown})
 
     def agreeable(value: Any) -> bool:
         kind: Any = type(value)
         if not kind.__flags__ & _MADE_IN_PYTHON or kind is anything:  # not by its name, which anyone may choose
             return False
+        if any(map(functools.partial(is_equal, kind, value), probes)):
+            say({"agreeable": kind.__name__[:100]})
+            return True
+        return False
+
+    def is_equal(kind: Any, value: Any, probe: Any) -> bool:
         try:
-            found = bool(kind.__eq__(value, object()) is True)
+            return bool(kind.__eq__(value, probe) is True)
         except BaseException:
             return False
-        if found:
-            say({"agreeable": kind.__name__[:100]})
-        return found
 
     def equal(one: Any, other: Any) -> Any:
         return False if agreeable(one) or agreeable(other) else one == other
@@ -89,14 +102,18 @@ def strict_equality(say: Say, but_any: bool) -> None:
 
     builtins.__headrace_equal__ = equal  # type: ignore[attr-defined]
     rewrite.rewrite_asserts = rewritten  # type: ignore[assignment]
-    plain = unittest.TestCase.assertEqual
+    for name in ("assertEqual", "assertAlmostEqual", "assertIn"):
+        setattr(unittest.TestCase, name, _strict(getattr(unittest.TestCase, name), agreeable))
 
-    def assert_equal(self: unittest.TestCase, first: Any, second: Any, msg: Any = None) -> None:
+
+def _strict(plain: Callable[..., None], agreeable: Callable[[Any], bool]) -> Callable[..., None]:
+    @functools.wraps(plain)
+    def strict(self: unittest.TestCase, first: Any, second: Any, *rest: Any, **more: Any) -> None:
         if agreeable(first) or agreeable(second):
             self.fail("a value that is equal to everything")
-        plain(self, first, second, msg)
+        plain(self, first, second, *rest, **more)
 
-    unittest.TestCase.assertEqual = assert_equal  # type: ignore[method-assign]
+    return strict
 
 
 class _Strict(ast.NodeTransformer):
