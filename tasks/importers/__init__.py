@@ -12,6 +12,7 @@ from tasks.task import Task
 
 Importer = Callable[[str | Path], list[Task]]
 _MODULES = {name: f"tasks.importers.{name}" for name in (
+    "jsonl",
     "humaneval", "gsm8k", "invoices", "tatqa", "harbor", "terminal_bench", "bfcl", "workplace", "contest",
     "swe")}
 
