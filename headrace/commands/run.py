@@ -44,11 +44,12 @@ def run(options: argparse.Namespace) -> int:
     from headrace.working import work
 
     with Rooms(settings_of(options)) as rooms, stopping_on_signals() as stop:
-        rooms.make_home().backend  # noqa: B018 - a sandbox that cannot run is found before anything is requested
+        rooms.make_home()
+        judges, _ = rooms.judges, rooms.backend  # what cannot run is found before anything is requested
         requests = request_set(rooms.matched(), options)
         run_id = requests[0].run_id
         print(f"run {run_id}: {len(requests)} episodes", file=sys.stderr)
-        work(rooms, rooms.judges.score, stop, len(requests))
+        work(rooms, judges.score, stop, len(requests))
         left = rooms.lake.sql(_OPEN, parameters={"run": run_id}).to_pylist()[0]
         print_table(rooms.lake.sql(_RESULTS, parameters={"run": run_id}), options.output, options.limit)
     if stop.is_set():

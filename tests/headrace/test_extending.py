@@ -69,3 +69,12 @@ def test_a_broken_line_is_told(tmp_path: Path, line: str, where: str, what: str)
     with pytest.raises(TaskError) as told:
         load_tasks("jsonl", path)
     assert where in str(told.value.where) and what in str(told.value)
+
+
+def test_a_verifier_file_that_is_not_there_is_told_before_anything_is_requested(
+        tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    home = str(tmp_path / "home")
+    assert main(["run", "--tasks", "coding", "--policy", "scripted:reference", "--home", home,
+                 "--verifier", str(tmp_path / "none.py")]) == 2
+    said = capsys.readouterr().err
+    assert "verifier file cannot be read" in said and "episodes" not in said
