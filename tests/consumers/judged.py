@@ -36,6 +36,7 @@ class Judged:
 
     def verdicts(self, submissions: Mapping[str, str]) -> dict[str, ScoreRecorded]:
         """What the consumer says of each: name of the episode to digest of its submission."""
+        registry.use_files(self.settings.verifiers)  # Between tests that share a home they are taken back.
         for name, submission in submissions.items():
             self.log.append(TRAJECTORIES, episode(name, submission)).result()
         found: dict[str, ScoreRecorded] = {}

@@ -204,8 +204,6 @@ def test_a_process_that_is_killed_is_infrastructures_failure_and_tried_again(
     score = judge(home, "kills")["kills"]
     why = home.why(score)
     assert score.reward is None, why
-    if score.status == ScoreStatus.VERIFIER_ERROR:  # On a machine so busy that the end was not seen as a kill.
-        pytest.skip(f"how the process ended was not to be told here: {why}")
     assert score.status == ScoreStatus.INFRA_FAILURE, why
     assert "was killed" in why and "-9" in why
     assert caplog.text.count("verdict failed for infrastructure") == 2

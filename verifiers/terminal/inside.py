@@ -21,6 +21,7 @@ SEARCH_FILES, SEARCH_BYTES = 20_000, 1 << 20
 NAMES_LIMIT = 200
 _ENDINGS = (".py", ".pyc", ".so")
 HASH_LIMIT = 64 << 20
+SETTLE_S = 0.5
 _KINDS = {stat.S_IFREG: "file", stat.S_IFDIR: "folder", stat.S_IFLNK: "link", stat.S_IFIFO: "pipe",
           stat.S_IFSOCK: "socket", stat.S_IFCHR: "device", stat.S_IFBLK: "device"}
 
@@ -155,14 +156,15 @@ def _collect(place: int, name: str, limit_bytes: int) -> dict[str, Any] | None:
 
 
 def listen(start: str, cwd: str, port: int | None, name: str | None, deadline_s: float) -> dict[str, Any]:
-    """Start what the task names, and wait until it listens on the port, or a process bears the name."""
+    """Start what the task names, and wait until it listens on the port, or a process bears the name and stays: one that
+    ends at once was seen by luck."""
     end = time.monotonic() + deadline_s
     with open(os.devnull, "r+b") as nothing:
         if start:
             subprocess.Popen(["/bin/sh", "-c", start], cwd=cwd, stdin=nothing, stdout=nothing, stderr=nothing,
                              start_new_session=True)
     while True:
-        if (port is None or _listens(port)) and (name is None or _runs(name)):
+        if (port is None or _listens(port)) and (name is None or _stays(name)):
             return {"up": True}
         if time.monotonic() >= end:
             return {"up": False}
@@ -181,16 +183,26 @@ def _listens(port: int) -> bool:
     return False
 
 
-def _runs(name: str) -> bool:
+def _stays(name: str) -> bool:
+    found = _bearers(name)
+    if found:
+        time.sleep(SETTLE_S)
+    return not found.isdisjoint(_bearers(name))
+
+
+def _bearers(name: str) -> set[int]:
+    """Process ids of those that bear the name and have not ended."""
+    found = set()
     for pid in os.listdir("/proc"):
         if pid.isdigit() and int(pid) != os.getpid():
             try:
                 with open(f"/proc/{pid}/cmdline", "rb") as file:
                     words = file.read().split(b"\0")
-                with open(f"/proc/{pid}/comm", "rb") as file:
-                    short = file.read().strip()
+                with open(f"/proc/{pid}/stat", "rb") as file:
+                    head, _, rest = file.read().rpartition(b")")
             except OSError:
                 continue
-            if name.encode() in (short, os.path.basename(words[0])):
-                return True
-    return False
+            named = name.encode() in (head.partition(b"(")[2], os.path.basename(words[0]))
+            if named and rest.split()[0] not in (b"Z", b"X"):
+                found.add(int(pid))
+    return found
