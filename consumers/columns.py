@@ -13,6 +13,8 @@ from schemas.envelope import Position
 from schemas.tables import TABLES
 
 _MISFITS = (pa.ArrowException, OverflowError, TypeError, ValueError)
+_DATES_US = -62_135_596_800_000_000, 253_402_300_799_999_999
+"""The years 1 to 9999, which every reader of a time understands."""
 
 
 class RowBuffer:
@@ -32,11 +34,12 @@ class RowBuffer:
         self.size = 0
 
     def tables(self) -> dict[str, pa.Table]:
-        """Arrow tables of all rows. A row that fits no column type (an integer beyond 64 bits) is a dead letter."""
+        """Arrow tables of all rows. A row that fits no column type (an integer beyond 64 bits, a time that is no date)
+        is a dead letter."""
         letters: list[tuple[Any, ...]] = self._rows.get("dead_letters", [])
         made = {name: _table(name, rows, letters) for name, rows in self._rows.items() if name != "dead_letters"}
         if letters:
-            made["dead_letters"] = _columns(TABLES["dead_letters"], letters)
+            made["dead_letters"] = _columns(TABLES["dead_letters"], [_dated(letter) for letter in letters])
         return made
 
 
@@ -68,6 +71,12 @@ def _refused(name: str, values: tuple[Any, ...]) -> tuple[Any, ...]:
     return dead_letter(position, reason, row.get("data") or b"", None).values
 
 
+def _dated(letter: tuple[Any, ...]) -> tuple[Any, ...]:
+    """A dead letter keeps what came, but no time that is no date."""
+    at_us = letter[-1]
+    return letter if at_us is None or _DATES_US[0] <= at_us <= _DATES_US[1] else (*letter[:-1], None)
+
+
 def _columns(schema: pa.Schema, rows: list[tuple[Any, ...]]) -> pa.Table:
     columns = list(zip(*rows, strict=True)) or [()] * len(schema)
     return pa.table([_column(field, values) for field, values in zip(schema, columns, strict=True)], schema=schema)
@@ -76,7 +85,15 @@ def _columns(schema: pa.Schema, rows: list[tuple[Any, ...]]) -> pa.Table:
 def _column(field: pa.Field, values: Sequence[Any]) -> pa.Array:
     if pa.types.is_list(field.type):
         return _lists(field.type, values)
+    if pa.types.is_timestamp(field.type):
+        _require_dates(field.name, values)
     return pa.array(values, type=field.type)
+
+
+def _require_dates(name: str, values: Sequence[int | None]) -> None:
+    told = [value for value in values if value is not None]
+    if told and not _DATES_US[0] <= min(told) <= max(told) <= _DATES_US[1]:
+        raise ValueError(f"{name} holds a time that is no date")
 
 
 def _lists(kind: pa.ListType, buffers: Sequence[bytes | None]) -> pa.Array:

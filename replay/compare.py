@@ -60,9 +60,17 @@ class Compared:
 
     def _by_key(self, rows: pa.Table) -> _Found:
         found: _Found = {}
-        for row in rows.to_pylist():
+        for row in _readable(rows).to_pylist():
             found.setdefault(tuple(row[name] for name in self._keys), []).append(row)
         return found
+
+
+def _readable(rows: pa.Table) -> pa.Table:
+    """Times as text: a column that was changed may hold one that is no date."""
+    for index, field in enumerate(rows.schema):
+        if pa.types.is_timestamp(field.type):
+            rows = rows.set_column(index, field.name, rows.column(index).cast(pa.string()))
+    return rows
 
 
 def _short(value: object) -> str:

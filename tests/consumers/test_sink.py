@@ -18,7 +18,7 @@ from lake import open_lake
 from lake.lake import Lake
 from schemas.envelope import Event, Record
 from schemas.errors import CommitConflictError, LakeError
-from schemas.events import StepCompleted, ToolCalled, ToolReturned
+from schemas.events import CancelRequested, DeadLettered, StepCompleted, ToolCalled, ToolReturned
 from schemas.settings import Settings
 from schemas.topics import TOPICS
 from tests.lake.histories import IDENTITY, Story, flush_of, pour, records_of, rows, whole_story
@@ -149,6 +149,22 @@ def test_a_value_that_fits_no_column_is_a_dead_letter(
     assert rows(lake, "select step from steps") == [(0,)]
     assert rows(lake, "select count(*) from events") == [(3,)]
     assert "does not fit" in rows(lake, "select reason from dead_letters")[0][0]
+    assert lake.verify() == []
+
+
+@pytest.mark.parametrize("no_date", [2**63 - 1, -(2**63), 253_402_300_800_000_000])
+def test_a_time_that_is_no_date_is_a_dead_letter(
+        log: EventLog, lake: Lake, artifacts: DirectoryStore, settings: Settings, story: Story, no_date: int) -> None:
+    """Readers of a table with such a time fail on all of its rows."""
+    story.request("sound")
+    story.tell(CancelRequested(episode_id="sound", at=no_date), "sound")
+    story.tell(DeadLettered(topic="scores", partition=0, offset=0, reason="refused", data=b"x", at=no_date), "x")
+    append(log, story.told)
+    drain(log, lake, artifacts, settings)
+    assert rows(lake, "select count(*) from requests") == [(1,)]
+    assert rows(lake, "select count(*) from cancellations") == [(0,)]
+    assert rows(lake, 'select "at", reason from dead_letters order by data desc') == [
+        (None, "scores-0@0: refused"), (None, "a value does not fit its column in table cancellations")]
     assert lake.verify() == []
 
 

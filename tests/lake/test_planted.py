@@ -140,6 +140,8 @@ FAULTS: dict[str, tuple[Callable[[Home], None], list[str], str]] = {
     "offsets overlapping in two files": (lambda home: home.copy_of_a_file("events"), VERIFY, "2 times in events"),
     "letters doubled": (lambda home: home.copy_of_a_file("dead_letters"), VERIFY, "there are 2 rows"),
     "value altered": (lambda home: home.rewrite("turns", with_value("text", "x")), VERIFY, "`text` is 'x'"),
+    "time altered": (lambda home: home.rewrite("turns", with_value("started_at", 2**62)), VERIFY,
+                     "`started_at` is"),
     "event altered": (lambda home: home.rewrite("events", with_value("source", "x", 30)), AGAINST_LOG, "`source` is"),
     "event nameless": (lambda home: home.rewrite("events", with_value("subject", None)), VERIFY, "lacks its id"),
     "letter altered": (lambda home: home.rewrite("dead_letters", with_value("data", b"x", 0)), VERIFY, "`data` is"),
