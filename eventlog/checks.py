@@ -21,20 +21,21 @@ def check_events(topic: str, events: Sequence[Event]) -> int:
     check_topic(topic)
     size = 0
     for event in events:
+        name, source, type_, subject, sequence, time_us, data = event
         try:
-            size += (len(event.id.encode()) + len(event.source.encode()) + len(event.type.encode())
-                     + len(event.subject.encode()) + len(event.data))
+            size += len((name + source + type_ + subject).encode())
         except UnicodeEncodeError as wrong:
             raise SchemaError(f"event holds text that is not Unicode ({wrong.reason})", where=f"topic {topic}",
-                              value=event.id) from None
-        if not (event.id and event.source and event.type):
+                              value=name) from None
+        if not (name and source and type_):
             raise SchemaError("event needs an id, a source and a type", where=f"topic {topic}", value=event[:4])
-        if type(event.data) is not bytes or not 0 <= event.time_us < 2**63:
-            raise SchemaError("event needs bytes and a time in microseconds", where=f"event {event.id}",
-                              value=(type(event.data).__name__, event.time_us))
-        if not 0 <= event.sequence <= _LARGEST_SEQUENCE:
-            raise SchemaError("sequence is out of range", where=f"event {event.id}", value=event.sequence)
-        if len(event.data) > MAX_EVENT_BYTES:
-            raise LogError("event is too large", where=f"event {event.id}", value=f"{len(event.data)} bytes",
+        if type(data) is not bytes or not 0 <= time_us < 2**63:
+            raise SchemaError("event needs bytes and a time in microseconds", where=f"event {name}",
+                              value=(type(data).__name__, time_us))
+        if not 0 <= sequence <= _LARGEST_SEQUENCE:
+            raise SchemaError("sequence is out of range", where=f"event {name}", value=sequence)
+        size += len(data)
+        if len(data) > MAX_EVENT_BYTES:
+            raise LogError("event is too large", where=f"event {name}", value=f"{len(data)} bytes",
                            hint=f"at most {MAX_EVENT_BYTES} bytes; large values go to the artifact store")
     return size

@@ -39,7 +39,7 @@ class SqliteLog:
                 self._topics = {name: Topic(name, number, count) for number, name, count in self._reader.execute(
                     "select number, name, partitions from topics")}
             self._checkpointer = Checkpointer(path)
-            self._writer = Writer(path, self._checkpointer.saw)
+            self._writer = Writer(path, self._checkpointer)
         except BaseException:
             self._reader.close()
             raise

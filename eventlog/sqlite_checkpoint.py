@@ -1,11 +1,15 @@
 """Moves the write-ahead log into the file: one process at a time, never inside a writer's commit.
 
+The write-ahead log starts over, in pages that are warm and on blocks that are there, only when all of it was moved and
+nobody wrote meanwhile. So what was written during a checkpoint is moved by the writer, between two commits.
+
 The lease is the advisory lock beside the file, so it ends with its holder. Without a checkpoint nothing is lost; the
 write-ahead log only grows.
 """
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from pathlib import Path
 
@@ -25,7 +29,8 @@ _BUSY_PAUSE_S = 5.0
 class Checkpointer:
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._pages = 0
+        self._pages = self._asked = 0
+        self._rest = False
         self._wanted = threading.Event()
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="log-checkpoint", daemon=True)
@@ -36,6 +41,13 @@ class Checkpointer:
         self._pages = pages
         if pages >= PASSIVE_PAGES:
             self._wanted.set()
+
+    def finish(self, connection: apsw.Connection) -> None:
+        """By the writer, outside of transactions: move what a checkpoint left."""
+        if self._rest:
+            self._rest = False
+            with contextlib.suppress(apsw.Error):  # The next one moves it.
+                connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
 
     def close(self) -> None:
         self._stop.set()
@@ -61,5 +73,8 @@ class Checkpointer:
         with locked(self._path, wait=False) as mine:
             if mine:
                 far = self._pages >= TRUNCATE_PAGES
-                connection.wal_checkpoint(
+                pages, _ = connection.wal_checkpoint(
                     mode=apsw.SQLITE_CHECKPOINT_TRUNCATE if far else apsw.SQLITE_CHECKPOINT_PASSIVE)
+                # Once for each stretch: where a reader holds on to old pages, asking again would not help.
+                if pages < self._asked or pages >= self._asked + PASSIVE_PAGES:
+                    self._asked, self._rest = pages, True

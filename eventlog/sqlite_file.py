@@ -15,11 +15,13 @@ import random
 import re
 import time
 import uuid
-import zlib
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
+from zlib import crc32
 
 import apsw
+import msgspec
 
 from schemas.envelope import Event
 from schemas.errors import HeadraceError, LogDamagedError, LogError, UnavailableError
@@ -28,7 +30,7 @@ from schemas.topics import TOPICS, partitions_of
 
 FORMAT = 3
 """Layout of the tables; a file of a higher format belongs to a newer release. 2: `events.checksum`, 3: it covers the
-event's place."""
+whole row."""
 APPLICATION_ID = 0x48524C47
 BUSY_S = 30.0
 PAGE_BYTES = 8192
@@ -118,13 +120,16 @@ def check(connection: apsw.Connection, path: Path) -> None:
                            hint=f"this release reads format {FORMAT}: upgrade it, or choose another --home")
 
 
-def checksum(event: Event, place: tuple[int, int, int] | None) -> int:
-    """CRC-32 of all that an event is and of its place (topic's number, partition, offset), which format 2 left out:
-    SQLite itself notices damage of its pages' structure, not of what is in them."""
+def checksum(row: tuple[Any, ...]) -> int:
+    """CRC-32 of all that a row of `events` holds: its place (topic's number, partition, offset), then the event. SQLite
+    itself notices damage of its pages' structure, not of what is in them."""
+    return crc32(msgspec.msgpack.encode(row))
+
+
+def checksum_2(event: Event) -> int:
+    """That of format 2, which left out the place."""
     names = f"{event.id}\0{event.source}\0{event.type}\0{event.subject}\0{event.sequence}\0{event.time_us}"
-    if place is not None:
-        names += f"\0{place[0]}\0{place[1]}\0{place[2]}"
-    return zlib.crc32(event.data, zlib.crc32(names.encode()))
+    return crc32(event.data, crc32(names.encode()))
 
 
 def _upgrade(path: Path) -> None:

@@ -18,8 +18,9 @@ from typing import Any, NamedTuple
 
 import apsw
 
+from eventlog.sqlite_checkpoint import Checkpointer
 from eventlog.sqlite_file import checksum, connect, told_as
-from schemas.envelope import Event, Position
+from schemas.envelope import Event, Position, new_position
 from schemas.errors import HeadraceError, LogError
 from schemas.topics import TRAJECTORIES, partition_for
 
@@ -56,10 +57,10 @@ Heads = dict[tuple[int, int], int]
 
 
 class Writer:
-    def __init__(self, path: Path, on_wal_pages: Callable[[int], None]) -> None:
+    def __init__(self, path: Path, checkpointer: Checkpointer) -> None:
         self._path = path
         self._connection = connect(path)
-        self._on_wal_pages = on_wal_pages
+        self._checkpointer = checkpointer
         self._connection.set_wal_hook(self._committed)
         self._changed = threading.Condition()
         self._waiting: deque[_Append | _Task] = deque()
@@ -171,6 +172,7 @@ class Writer:
                 item.future.set_exception(answer)
             else:
                 item.future.set_result(answer)
+        self._checkpointer.finish(self._connection)
 
     def _roll_back(self) -> None:
         if self._connection.in_transaction:
@@ -178,7 +180,7 @@ class Writer:
                 self._connection.execute("rollback")
 
     def _committed(self, _connection: apsw.Connection, _name: str, pages: int) -> int:
-        self._on_wal_pages(pages)
+        self._checkpointer.saw(pages)
         return apsw.SQLITE_OK
 
     def _write(self, group: list[_Append | _Task]) -> list[Any]:
@@ -186,22 +188,22 @@ class Writer:
         answers: dict[int, Any] = {}
         heads: Heads = {}
         before: Heads = {}
-        self._connection.execute("savepoint appends")
+        rows = [row for item in appends for row in self._rows(item, heads, before)]
         try:
-            rows = [row for item in appends for row in self._rows(item, heads, before)]
             if rows:
                 self._connection.executemany(_INSERT, rows)
+        except apsw.ConstraintError:  # Some id is there already: look at each event.
+            # A savepoint would be shorter, but SQLite then copies each page that it changes.
+            self._connection.execute("rollback; begin immediate")
+            heads, before = {}, {}
+            for item in appends:
+                answers[id(item)] = self._write_each(item, heads, before)
+        else:
             start = 0
             for item in appends:
                 mine = rows[start:start + len(item.events)]
                 start += len(mine)
-                answers[id(item)] = [Position(item.topic.name, row[1], row[2]) for row in mine]
-        except apsw.ConstraintError:  # Some id is there already: look at each event.
-            self._connection.execute("rollback to appends")
-            heads = dict(before)
-            for item in appends:
-                answers[id(item)] = self._write_each(item, heads)
-        self._connection.execute("release appends")
+                answers[id(item)] = [new_position((item.topic.name, row[1], row[2])) for row in mine]
         changed = [(offset, *key) for key, offset in heads.items() if offset != before.get(key)]
         if changed:
             self._connection.executemany("update heads set next_offset = ? where topic = ? and partition = ?", changed)
@@ -220,14 +222,15 @@ class Writer:
                 heads[key] = before[key] = self._head(key)
             offset = heads[key]
             heads[key] = offset + 1
-            rows.append((*key, offset, *event, checksum(event, (*key, offset))))
+            row = (*key, offset, *event)
+            rows.append((*row, checksum(row)))
         return rows
 
     def _head(self, key: tuple[int, int]) -> int:
         row = self._connection.execute("select next_offset from heads where topic = ? and partition = ?", key).get
         return int(row)
 
-    def _write_each(self, item: _Append, heads: Heads) -> list[Position] | LogError:
+    def _write_each(self, item: _Append, heads: Heads, before: Heads) -> list[Position] | LogError:
         """One append event by event: what is there already keeps its position; a clash undoes this append alone."""
         moved, positions = dict(heads), []
         self._connection.execute("savepoint one")
@@ -237,7 +240,7 @@ class Writer:
                 self._connection.execute("rollback to one; release one")
                 return there
             if there is None:
-                row = self._rows(item._replace(events=[event]), moved, {})[0]
+                row = self._rows(item._replace(events=[event]), moved, before)[0]
                 self._connection.execute(_INSERT, row)
                 there = Position(item.topic.name, row[1], row[2])
             positions.append(there)

@@ -13,7 +13,7 @@ from eventlog import open_log
 from eventlog.audit import SHOWN, Audit, Finding
 from eventlog.inspection import PartitionRow, Scanned, TopicRow, inspect_log
 from eventlog.log import EventLog
-from eventlog.sqlite_file import FORMAT, checksum
+from eventlog.sqlite_file import FORMAT, checksum_2
 from eventlog.sqlite_rows import COLUMNS
 from schemas.codec import make_event
 from schemas.envelope import Event, Position, Record, to_headers, wire_type
@@ -183,7 +183,7 @@ def test_log_of_the_second_format_is_read_and_goes_on_in_the_third(sqlite_settin
     log.close()
     with apsw.Connection(f"{sqlite_settings.home}/log.db") as connection:
         for row, *cells in connection.execute(f"select rowid, {COLUMNS} from events").fetchall():
-            connection.execute("update events set checksum = ? where rowid = ?", (checksum(Event(*cells), None), row))
+            connection.execute("update events set checksum = ? where rowid = ?", (checksum_2(Event(*cells)), row))
         connection.pragma("user_version", 2)
     connection.close()
     assert audited(sqlite_settings).faults == 0

@@ -15,7 +15,7 @@ from pathlib import Path
 import apsw
 import pytest
 
-from eventlog import open_log
+from eventlog import open_log, sqlite_checkpoint
 from eventlog.audit import Audit
 from eventlog.log import EventLog
 from eventlog.sqlite import SqliteLog
@@ -168,15 +168,31 @@ def test_opening_a_new_log_in_many_threads_makes_one_file(sqlite_settings: Setti
     assert not list(Path(sqlite_settings.home).glob("*.part*"))
 
 
-def test_appends_that_wait_become_one_transaction(log: SqliteLog) -> None:
+def test_appends_that_wait_become_one_transaction(log: SqliteLog, monkeypatch: pytest.MonkeyPatch) -> None:
     commits: list[int] = []
-    log._writer._on_wal_pages = commits.append
+    monkeypatch.setattr(log._checkpointer, "saw", commits.append)
     with stopped_writer(log):
         futures = [log.append(TRAJECTORIES, [event(f"episode-{number}")]) for number in range(200)]
         assert not any(future.done() for future in futures)
     for future in futures:
         future.result()
     assert len(commits) == 1
+
+
+def test_write_ahead_log_starts_over_though_it_was_written_during_a_checkpoint(
+        log: SqliteLog, monkeypatch: pytest.MonkeyPatch) -> None:
+    pages: list[int] = []
+    monkeypatch.setattr(log._checkpointer, "saw", pages.append)
+    monkeypatch.setattr(sqlite_checkpoint, "PASSIVE_PAGES", 1)
+    log.append(TRAJECTORIES, [event("a")]).result()
+    with apsw.Connection(str(log._path)) as reader:
+        reader.execute("select count(*) from events").fetchall()
+        log.append(TRAJECTORIES, [event("a", 1)]).result()  # Beyond what this reader lets a checkpoint move.
+        log._checkpointer._checkpoint(log._reader)
+    reader.close()
+    for sequence in range(2, 5):
+        log.append(TRAJECTORIES, [event("a", sequence)]).result()
+    assert max(pages) > pages[-1]
 
 
 def test_full_queue_holds_the_appender_back(log: SqliteLog) -> None:
