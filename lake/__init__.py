@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from lake.lake import Lake
     from schemas.settings import Settings
 
-_ENCODED = re.compile(r"%[0-9A-Fa-f]{2}")
+_MISREAD = re.compile(r"%[0-9A-Fa-f]{2}|[\\\x00-\x1f\x7f]")
 
 
 def open_lake(settings: Settings, artifacts: ArtifactStore) -> Lake:
@@ -22,9 +22,8 @@ def open_lake(settings: Settings, artifacts: ArtifactStore) -> Lake:
     from schemas.errors import ConfigError
 
     folder = open_folder(settings.lake or Path(settings.home) / "lake")
-    if _ENCODED.search(folder.url):
-        raise ConfigError("a lake cannot lie where `%` and two hexadecimal digits stand in the path: the library that "
-                          "opens its tables takes them for another character", value=folder.url,
-                          hint="choose another --home")
+    if misread := _MISREAD.search(folder.url):
+        raise ConfigError(f"a lake cannot lie where {misread[0]!r} stands in the path: the library that opens its "
+                          "tables takes it for something else", value=folder.url, hint="choose another --home")
     spill = Path(settings.home).absolute() / ".spill"
     return Lake(folder, artifacts, spill, settings.lake_memory_mb)

@@ -141,7 +141,8 @@ def test_a_lake_may_lie_in_a_folder_of_any_name(
     assert lake.verify() == []
 
 
+@pytest.mark.parametrize("name", ["50%25", "a\\b", "a\nb", "a\x7f"])
 def test_a_path_that_the_library_would_take_for_another_is_refused(
-        tmp_path: Path, artifacts: DirectoryStore) -> None:
-    with pytest.raises(ConfigError, match="hexadecimal"):
-        open_lake(Settings(home=str(tmp_path / "50%25")), artifacts)
+        tmp_path: Path, artifacts: DirectoryStore, name: str) -> None:
+    with pytest.raises(ConfigError, match="cannot lie where"):
+        open_lake(Settings(home=str(tmp_path / name)), artifacts)
