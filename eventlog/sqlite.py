@@ -13,7 +13,7 @@ import apsw
 from eventlog.checks import check_events, check_topic
 from eventlog.log import Start, TopicPartition
 from eventlog.sqlite_checkpoint import Checkpointer
-from eventlog.sqlite_file import check, connect, prepare, told
+from eventlog.sqlite_file import FORMAT, check, connect, prepare, take_over, told
 from eventlog.sqlite_groups import LEASE_S, Membership
 from eventlog.sqlite_reader import SqliteSubscription
 from eventlog.sqlite_writer import Topic, Writer
@@ -35,6 +35,8 @@ class SqliteLog:
         try:
             check(self._reader, path)
             with told(path):
+                if self._reader.pragma("user_version") < FORMAT:
+                    take_over(path)
                 self.identity: str = self._reader.execute("select value from meta where name = 'identity'").get
                 self._topics = {name: Topic(name, number, count) for number, name, count in self._reader.execute(
                     "select number, name, partitions from topics")}

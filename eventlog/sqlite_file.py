@@ -28,9 +28,9 @@ from schemas.errors import HeadraceError, LogDamagedError, LogError, Unavailable
 from schemas.files import sync_folder
 from schemas.topics import TOPICS, partitions_of
 
-FORMAT = 3
+FORMAT = 4
 """Layout of the tables; a file of a higher format belongs to a newer release. 2: `events.checksum`, 3: it covers the
-whole row."""
+event's place, 4: it is taken over the row as MessagePack."""
 APPLICATION_ID = 0x48524C47
 BUSY_S = 30.0
 PAGE_BYTES = 8192
@@ -113,8 +113,8 @@ def check(connection: apsw.Connection, path: Path) -> None:
         application, form = (connection.pragma(name) for name in ("application_id", "user_version"))
         if application != APPLICATION_ID:
             raise LogError("file is not a log of this program", where=str(path), hint="choose another --home")
-        if form < 2 or (form < FORMAT and not connection.pragma("query_only")):
-            _upgrade(path)
+        if form < 2:
+            take_over(path)
         if form > FORMAT:
             raise LogError("log was written by a newer release", where=str(path), value=f"format {form}",
                            hint=f"this release reads format {FORMAT}: upgrade it, or choose another --home")
@@ -126,14 +126,16 @@ def checksum(row: tuple[Any, ...]) -> int:
     return crc32(msgspec.msgpack.encode(row))
 
 
-def checksum_2(event: Event) -> int:
-    """That of format 2, which left out the place."""
+def earlier_checksums(event: Event, place: tuple[int, int, int]) -> tuple[int, int]:
+    """Those of format 3 and of format 2, which left out the place."""
     names = f"{event.id}\0{event.source}\0{event.type}\0{event.subject}\0{event.sequence}\0{event.time_us}"
-    return crc32(event.data, crc32(names.encode()))
+    placed = f"{names}\0{place[0]}\0{place[1]}\0{place[2]}"
+    return crc32(event.data, crc32(placed.encode())), crc32(event.data, crc32(names.encode()))
 
 
-def _upgrade(path: Path) -> None:
-    """To this format. Events that are there keep the checksum they have, if any; the older release reads on no more."""
+def take_over(path: Path) -> None:
+    """Make a file of an older release one of this format, before anything is written to it. Events that are there keep
+    the checksum they have, if any; the older release reads on no more."""
     with locked(path, wait=True), contextlib.closing(connect(path)) as connection:
         connection.execute("begin immediate")
         if connection.pragma("user_version") == 1:

@@ -9,7 +9,7 @@ from typing import Any
 import apsw
 
 from eventlog.inspection import GroupRow, Hole, PartitionRow, Scanned, TopicRow
-from eventlog.sqlite_file import check, checksum, checksum_2, connect, empty, told, told_as
+from eventlog.sqlite_file import check, checksum, connect, earlier_checksums, empty, told, told_as
 from eventlog.sqlite_groups import live_members
 from eventlog.sqlite_rows import COLUMNS, record_of, unreadable
 from schemas.envelope import Position
@@ -141,9 +141,9 @@ class SqliteInspector:
         try:
             for offset, kept, *cells in cursor:
                 record = record_of(Position(row.topic, row.partition, offset), tuple(cells))
-                whole = (number, row.partition, offset, *cells)
-                damaged = record.event is not None and kept is not None and kept not in (
-                    checksum(whole), checksum_2(record.event))
+                place = (number, row.partition, offset)
+                damaged = (record.event is not None and kept is not None and kept != checksum((*place, *cells))
+                           and kept not in earlier_checksums(record.event, place))
                 chunk.append(Scanned(record, _DAMAGED if damaged else ""))
         except UnicodeDecodeError:
             cursor.close(True)
