@@ -12,7 +12,7 @@ from lake.gaps import gaps
 from lake.snapshot import snapshot_of
 from lake.tables import IDENTITY_KEY, REBUILD, open_table, table_exists
 from lake.transactions import LOG, first_line, read_transactions
-from schemas.errors import LakeError
+from schemas.errors import ArtifactError, ArtifactStorageError, LakeError
 from schemas.events import PAYLOADS
 from schemas.tables import TABLES
 
@@ -122,7 +122,17 @@ where (s.status <> 'ok' and s.reward is not null) or (s.status = 'ok' and (s.rew
   or s.reward not between 0 and 1 or (e.episode_id is not null and e.submission is distinct from s.submission)
 order by 1
 """
-_EVIDENCE = "select score_id, episode_id, evidence from scores where status = 'ok' and evidence is not null order by 1"
+_ARTIFACTS = """
+select evidence as digest, min('score ' || score_id || ' of episode ' || episode_id || ': its evidence') as whose
+from scores where status = 'ok' and evidence is not null group by 1
+union all
+select submission, min('episode ' || episode_id || ': its submission') from raw_episodes
+where submission is not null group by 1
+union all
+select manifest, min('batch ' || batch_id || ': its manifest')
+from batches anti join (select * from dead_letters where redriven_at is null) using (topic, partition, "offset")
+group by 1 order by 2
+"""
 
 
 _BEYOND = _BEYOND.format(rows=" union all ".join(
@@ -165,7 +175,7 @@ def problems(lake: Lake, contiguous: bool = True) -> Iterator[str]:
             if (text := f"{wrong}; {wrong.hint}") not in told:
                 yield text
             told.add(text)
-    yield from _undecodable(lake) if told else _missing_evidence(lake, snapshot)
+    yield from _undecodable(lake) if told else _listed(_unkept_artifacts(lake, snapshot))
 
 
 def behind(lake: Lake) -> list[tuple[str, int]]:
@@ -179,7 +189,8 @@ def _told(result: pa.Table) -> Iterator[str]:
     yield from _listed(result.column(0).to_pylist())
 
 
-def _listed(found: list[str]) -> Iterator[str]:
+def _listed(lines: Iterable[str]) -> Iterator[str]:
+    found = list(lines)
     yield from found[:_LISTED]
     if len(found) > _LISTED:
         yield f"... and {len(found) - _LISTED} more like: {found[0]}"
@@ -211,8 +222,14 @@ def _undecodable(lake: Lake) -> Iterator[str]:
                            "`headrace lake rebuild` builds the table anew from the log")
 
 
-def _missing_evidence(lake: Lake, snapshot: dict[str, int]) -> Iterator[str]:
-    """Evidence is an artifact: a score that names one which is gone proves nothing."""
-    for row in lake.sql(_EVIDENCE, snapshot).to_pylist():
-        if not lake.artifacts.has(row["evidence"]):
-            yield f"score {row['score_id']} of episode {row['episode_id']}: its evidence is not in the artifact store"
+def _unkept_artifacts(lake: Lake, snapshot: dict[str, int]) -> Iterator[str]:
+    """Evidence is an artifact: a score that names one which is gone proves nothing. And nobody scores a submission
+    again, or builds a batch, that is not what it was."""
+    for batch in lake.batches(_ARTIFACTS, snapshot):
+        for row in batch.to_pylist():
+            try:
+                lake.artifacts.get(row["digest"])
+            except ArtifactStorageError:
+                raise
+            except ArtifactError as wrong:
+                yield f"{row['whose']} cannot be had: {wrong}"

@@ -51,6 +51,7 @@ def open_chaos_log(settings: Settings) -> EventLog:
 
 def scorer(store: ArtifactStore) -> Scorer:
     """Gives every submission a full reward at once."""
+    store.put(b"submission")
     evidence = store.put(b"evidence")
 
     def judge(request: Request) -> ScoreRecorded:

@@ -132,6 +132,15 @@ def cut(path: Path) -> None:
     path.write_bytes(path.read_bytes()[:-30])
 
 
+def artifact_of(column: str, table: str, change: Callable[[Path], None]) -> Callable[[Home], None]:
+    """What the first row of a table names in the artifact store."""
+    def plant(home: Home) -> None:
+        digest = pq.read_table(home.file(table))[column][0].as_py().removeprefix("sha256:")
+        change(home.path / "artifacts" / digest[:2] / digest)
+
+    return plant
+
+
 VERIFY, AGAINST_LOG, DOCTOR = ["verify"], ["verify", "--against-log"], ["doctor"]
 FAULTS: dict[str, tuple[Callable[[Home], None], list[str], str]] = {
     "row dropped": (lambda home: home.rewrite("turns", without(1)), VERIFY, "turns: no row for the turn.generated"),
@@ -148,6 +157,12 @@ FAULTS: dict[str, tuple[Callable[[Home], None], list[str], str]] = {
     "wrong partition": (lambda home: home.rewrite("events", with_value("partition", 7)), VERIFY, "lies beyond offset"),
     "one bit flipped": (lambda home: flip(home.file("turns"), 200), DOCTOR, "the file is not as it was written"),
     "file truncated": (lambda home: cut(home.file("turns")), DOCTOR, "the file is truncated"),
+    "evidence flipped": (artifact_of("evidence", "scores", lambda path: flip(path, 5)), VERIFY,
+                         "its evidence cannot be had: artifact is corrupt"),
+    "submission emptied": (artifact_of("submission", "episodes", lambda path: path.write_bytes(b"") and None), VERIFY,
+                           "its submission cannot be had: artifact is corrupt"),
+    "manifest deleted": (artifact_of("manifest", "batches", Path.unlink), VERIFY,
+                         "batch-1: its manifest cannot be had: artifact is missing"),
     "file deleted": (lambda home: home.file("scores").unlink(), DOCTOR, "the file is missing, and 3 rows with it"),
     "entry removed": (lambda home: home.entry("turns", 0).unlink(), DOCTOR, "entry of the table's log is missing"),
     "entry garbled": (lambda home: home.entry("turns").write_text('{"add":'), DOCTOR, "log cannot be read"),

@@ -59,7 +59,7 @@ FAULTS: list[tuple[Callable[[Tables], None], str]] = [
     (write("scores", "reward", None), "status ok without a reward"),
     (write("scores", "status", "infra_failure"), "a reward without status ok"),
     (write("scores", "evidence", None), "no evidence"),
-    (write("scores", "evidence", "sha256:" + "0" * 64), "its evidence is not in the artifact store"),
+    (write("scores", "evidence", "sha256:" + "0" * 64), "its evidence cannot be had: artifact is missing"),
     (write("scores", "submission", "sha256:" + "0" * 64), "judges another submission"),
     (write("requests", "purpose", "eval"), "requested for evaluation"),
     (double("batch_dispositions"), "decided 2 times by sealed batches"),
