@@ -70,6 +70,7 @@ def prepare(path: Path, partitions: int) -> None:
         if not path.exists():
             with locked(path, wait=True):
                 if not path.exists():
+                    _refuse_orphan(path)
                     _create(path, partitions)
         elif path.stat().st_size == 0:
             raise empty(path)
@@ -198,6 +199,13 @@ def _refuse_network(folder: Path) -> None:
     if kind in _NETWORK_FILE_SYSTEMS:
         raise UnavailableError("the embedded log needs a local disk, not a network file system", where=str(folder),
                                value=kind, hint="choose a --home on a local disk, or `--log kafka://host:port`")
+
+
+def _refuse_orphan(path: Path) -> None:
+    """A new file would take the pages of the lost one for its own."""
+    if Path(f"{path}-wal").exists():
+        raise LogDamagedError("log file is gone, but its write-ahead log is there", where=str(path),
+                              hint=_restore_hint(path))
 
 
 def _create(path: Path, partitions: int) -> None:

@@ -25,7 +25,7 @@ from eventlog.sqlite_checkpoint import PASSIVE_PAGES
 from eventlog.sqlite_file import PAGE_BYTES
 from schemas.codec import make_event
 from schemas.envelope import MAX_EVENT_BYTES
-from schemas.errors import LogError, SchemaError, UnavailableError
+from schemas.errors import LogDamagedError, LogError, SchemaError, UnavailableError
 from schemas.events import CancelRequested, DeadLettered
 from schemas.settings import Settings
 from schemas.topics import REQUESTS, TRAJECTORIES
@@ -196,6 +196,15 @@ def _ids(settings: Settings) -> list[str]:
 def test_write_ahead_log_of_a_killed_process_is_read(crashed: Path, sqlite_settings: Settings) -> None:
     assert _ids(sqlite_settings) == [f"fact-{number}" for number in range(40)]
     assert whole(sqlite_settings) == 40
+
+
+def test_write_ahead_log_without_its_file_is_told_and_kept(crashed: Path, sqlite_settings: Settings) -> None:
+    """A new file beside it would take it for its own."""
+    kept = crashed.with_name("log.db-wal").read_bytes()
+    crashed.unlink()
+    with pytest.raises(LogDamagedError, match="log file is gone, but its write-ahead log is there"):
+        open_log(sqlite_settings)
+    assert not crashed.exists() and crashed.with_name("log.db-wal").read_bytes() == kept
 
 
 @pytest.mark.parametrize(("damage", "at_least"), [
