@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
@@ -31,7 +32,7 @@ def create(settings: Settings, partitions: int | None = None, retention_days: fl
     if retention_days is not None and made:
         from eventlog.kafka_inspection import KafkaInspector
 
-        inspector = KafkaInspector(settings.log)
+        inspector = KafkaInspector(settings.log, Path(settings.home))
         try:
             inspector.keep_for(made, retention_days)
         finally:

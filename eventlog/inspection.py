@@ -92,6 +92,6 @@ def inspect_log(settings: Settings) -> Inspector:
     if settings.log.startswith("kafka://"):
         from eventlog.kafka_inspection import KafkaInspector
 
-        return KafkaInspector(settings.log)
+        return KafkaInspector(settings.log, Path(settings.home))
     raise ConfigError("unknown kind of log", where="setting `log`", value=settings.log,
                       hint="use `sqlite` or `kafka://host:port[,host:port]`")

@@ -1,7 +1,8 @@
 """Reaching a Kafka cluster: topics, whose consumer groups they are, and whether it is the one that the home knows.
 
 The cluster and its topics are remembered in `home/kafka.json`: offsets of a recreated cluster mean nothing to a lake
-that read the old one, so a change is an error, not a fresh start.
+that read the old one, so a change is an error, not a fresh start. Partitions that a topic was given later are not used:
+the next events of an episode would go to another partition than its first.
 """
 
 from __future__ import annotations
@@ -136,13 +137,14 @@ class Cluster:
         if absent:
             self._create(absent, partitions)
             topics = self._topics()
-        counts = {topic: len(topics[topic]["partitions"]) for topic in TOPICS}
+        counts = {topic: used_partitions(known, topic, len(topics[topic]["partitions"])) for topic in TOPICS}
         if counts[REQUESTS] != counts[TRAJECTORIES]:
             raise LogError("topics `requests` and `trajectories` need equal partition counts", where=self.setting,
                            value=(counts[REQUESTS], counts[TRAJECTORIES]),
                            hint="an episode's events must stay with its request: recreate the topics")
         self._ids = {topic: str(topics[topic].get("topic_id", "")) for topic in TOPICS}
-        return cluster, counts, self._own(self._remember(known, {"cluster": cluster, "topics": self._ids}))
+        return cluster, counts, self._own(self._remember(
+            known, {"cluster": cluster, "topics": self._ids, "partitions": counts}))
 
     def _own(self, home: str) -> str:
         """A lake at a URL may be filled by hosts that share nothing else; any other belongs to its home."""
@@ -188,18 +190,10 @@ class Cluster:
                 self._changed = (f"topic `{topic}` was deleted and recreated", f"id {found}, known {known}")
 
     def _file(self) -> Path:
-        return self._home / "kafka.json"
+        return _memory_of(self._home)
 
     def _remembered(self) -> dict[str, Any]:
-        try:
-            known = json.loads(self._file().read_text(encoding="utf-8"))
-            return {"cluster": str(known["cluster"]), "topics": dict(known["topics"]),
-                    "owner": str(known.get("owner", ""))}
-        except FileNotFoundError:
-            return {}
-        except (OSError, ValueError, KeyError, TypeError):
-            raise LogError("memory of the Kafka cluster cannot be read", where=str(self._file()),
-                           hint="restore the file, or remove it if this home's lake is empty") from None
+        return remembered(self._home)
 
     def _remember(self, known: dict[str, Any], now: dict[str, Any]) -> str:
         """Keep what was found; answers with the home's own id, which the first to open the log here makes up."""
@@ -227,6 +221,30 @@ class Cluster:
             raise UnavailableError(f"home cannot be written ({wrong.strerror})", where=str(self._home),
                                    hint="choose a writable --home") from None
         return str(now["owner"])
+
+
+def remembered(home: Path) -> dict[str, Any]:
+    """What a home knows of its cluster; empty for a new one. Raises LogError if that cannot be read."""
+    file = _memory_of(home)
+    try:
+        known = json.loads(file.read_text(encoding="utf-8"))
+        return {"cluster": str(known["cluster"]), "topics": dict(known["topics"]),
+                "partitions": {topic: int(count) for topic, count in known.get("partitions", {}).items()},
+                "owner": str(known.get("owner", ""))}
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        raise LogError("memory of the Kafka cluster cannot be read", where=str(file),
+                       hint="restore the file, or remove it if this home's lake is empty") from None
+
+
+def used_partitions(known: Mapping[str, Any], topic: str, found: int) -> int:
+    """How many of a topic's partitions the log is made of: those it had when the home first saw it."""
+    return min(int(known.get("partitions", {}).get(topic, found)), found)
+
+
+def _memory_of(home: Path) -> Path:
+    return home / "kafka.json"
 
 
 def administrator(setting: str, client: Mapping[str, Any]) -> kafka.KafkaAdminClient:

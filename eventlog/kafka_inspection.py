@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from itertools import groupby
+from pathlib import Path
 from typing import Any
 
 import kafka
@@ -18,7 +19,7 @@ from kafka.admin import ConfigResource, ConfigResourceType
 
 from eventlog.inspection import GroupRow, Hole, PartitionRow, Scanned, TopicRow
 from eventlog.kafka_access import addresses, credentials
-from eventlog.kafka_cluster import MESSAGE_BYTES, administrator, told_as
+from eventlog.kafka_cluster import MESSAGE_BYTES, administrator, remembered, told_as, used_partitions
 from eventlog.log import TopicPartition
 from schemas.envelope import Position, RawRecord, Record, from_wire
 from schemas.errors import LogError, NotFoundError, SchemaError, UnavailableError
@@ -35,8 +36,8 @@ _COMMITTED = "read_committed"
 class KafkaInspector:
     exactly_once = False
 
-    def __init__(self, setting: str) -> None:
-        self._setting = setting
+    def __init__(self, setting: str, home: Path) -> None:
+        self._setting, self._known = setting, remembered(home)
         self._client: dict[str, Any] = {
             "bootstrap_servers": addresses(setting), "client_id": "headrace-inspect", "request_timeout_ms": _ASK_MS,
             "bootstrap_timeout_ms": _ASK_MS, **credentials(os.environ)}
@@ -58,8 +59,8 @@ class KafkaInspector:
                 "address": self._setting, "brokers": str(len(cluster["brokers"]))}
 
     def topics(self) -> list[TopicRow]:
-        return [TopicRow(topic, len(self._topics[topic]["partitions"]), self._retention(topic))
-                for topic in self._there()]
+        return [TopicRow(topic, used_partitions(self._known, topic, len(self._topics[topic]["partitions"])),
+                         self._retention(topic)) for topic in self._there()]
 
     def partitions(self) -> list[PartitionRow]:
         places = [kafka.TopicPartition(topic, number) for topic in self._there()

@@ -24,9 +24,9 @@ from eventlog.log import EventLog
 from schemas.envelope import CONTENT_TYPE, to_headers
 from schemas.errors import ConfigError, LogError, LogRecreatedError, UnavailableError
 from schemas.settings import Settings
-from schemas.topics import TASKS, TOPICS, TRAJECTORIES
+from schemas.topics import REQUESTS, TASKS, TOPICS, TRAJECTORIES
 from tests.eventlog.conftest import forget_topics, start_broker
-from tests.eventlog.tools import TIMEOUT_S, TURN, event, poll_until, read
+from tests.eventlog.tools import TIMEOUT_S, TURN, audited, event, poll_until, read
 
 # The client leaves the sockets of refused connections to the garbage collector.
 REFUSED = pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")
@@ -114,6 +114,31 @@ def test_log_of_another_partition_count_goes_by_the_topics_it_finds(kafka_settin
     assert second.identity == first.identity
     first.close()
     second.close()
+
+
+@pytest.mark.parametrize("raised", [(TRAJECTORIES,), (REQUESTS, TRAJECTORIES)])
+def test_partitions_that_a_topic_was_given_later_part_no_episode(
+        kafka_settings: Settings, broker, raised: tuple[str, ...]) -> None:
+    log = open_log(kafka_settings)
+    began = _where(log, 0)
+    log.close()
+    with kafka.KafkaAdminClient(bootstrap_servers=broker.address) as admin:
+        admin.create_partitions(dict.fromkeys(raised, 7))
+        deadline = time.monotonic() + TIMEOUT_S
+        while any(len(topic["partitions"]) < 7 for topic in admin.describe_topics(list(raised))):
+            assert time.monotonic() < deadline, "the broker makes no partitions"
+    log = open_log(kafka_settings)
+    assert log.partitions(REQUESTS) == log.partitions(TRAJECTORIES) == 4
+    assert _where(log, 1) == began
+    read(log.subscribe([TRAJECTORIES], "readers"), 40)
+    log.close()
+    assert "wrong partition" not in {kind for kind, _ in audited(kafka_settings).counts}
+
+
+def _where(log: EventLog, sequence: int) -> list[int]:
+    """The partitions to which the next events of 20 episodes go."""
+    return [log.append(TRAJECTORIES, [event(f"episode-{number}", sequence)]).result(TIMEOUT_S)[0].partition
+            for number in range(20)]
 
 
 # -- the cluster that was not the one --------------------------------------------------------------------------------

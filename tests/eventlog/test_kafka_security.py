@@ -214,4 +214,4 @@ def test_no_command_shows_the_password(enter: Enter, home: str) -> None:
     log.close()
     assert PASSWORD not in shown
     assert PASSWORD not in "".join(path.read_text(errors="replace") for path in Path(home).rglob("*") if path.is_file())
-    assert json.loads((Path(home) / "kafka.json").read_text()).keys() == {"cluster", "topics", "owner"}
+    assert json.loads((Path(home) / "kafka.json").read_text()).keys() == {"cluster", "topics", "partitions", "owner"}
