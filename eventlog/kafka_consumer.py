@@ -319,7 +319,8 @@ class KafkaSubscription:
                 if isinstance(reason := self._cluster.explain(wrong, _KNOWN_S), LogRecreatedError):
                     return reason
                 return LogError("position lies outside of the log", where=self._cluster.setting, value=str(wrong)[:200],
-                                hint="the log was trimmed or lost its end: it is not what the reader remembers of it")
+                                hint="the log was trimmed or lost its end: it is not what the reader remembers of it; "
+                                     "`headrace lake doctor` says what to do")
         return self._cluster.explain(wrong)
 
 

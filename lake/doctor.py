@@ -21,8 +21,9 @@ from schemas.tables import TABLES
 
 
 def examine(lake: Lake, log_identity: str = "", log_ends: Mapping[TopicPartition, int] | None = None,
-            advance: Callable[[str], None] = lambda table: None) -> list[Finding]:
-    """All findings. With the log's identity and ends, the lake is compared with it too."""
+            advance: Callable[[str], None] = lambda table: None,
+            log_starts: Mapping[TopicPartition, int] | None = None) -> list[Finding]:
+    """All findings. With the log's identity, ends and starts, the lake is compared with it too."""
     try:
         tables = lake.tables
     except LakeError as wrong:
@@ -38,7 +39,7 @@ def examine(lake: Lake, log_identity: str = "", log_ends: Mapping[TopicPartition
     try:
         found += _of_whole(lake, tables, log_identity)
         if sound and table_exists(tables, "events"):
-            found += _of_positions(lake, log_ends or {})
+            found += _of_positions(lake, log_ends or {}, log_starts or {})
     except LakeError as wrong:
         found.append(Finding("damage", lake.folder.url, str(wrong), wrong.hint))
     return found
@@ -95,8 +96,14 @@ def _of_unnamed(lake: Lake) -> Iterator[Finding]:
             yield Finding("note", tables.url, "tables that nothing names", "remove the folder: nobody reads it")
 
 
-def _of_positions(lake: Lake, log_ends: Mapping[TopicPartition, int]) -> Iterator[Finding]:
+def _of_positions(lake: Lake, log_ends: Mapping[TopicPartition, int],
+                  log_starts: Mapping[TopicPartition, int]) -> Iterator[Finding]:
     at = lake.positions()
+    for (topic, number), start in sorted(log_starts.items()):
+        if (position := at.get((topic, number), 0)) < start:
+            yield Finding("damage", f"{topic}-{number}", f"the lake is at {position}, the log begins at {start}: "
+                          f"{start - position} offsets were trimmed before they were in the lake",
+                          "restore the log; else `headrace lake rebuild --accept-loss` goes on without them")
     for part, position in sorted(at.items()):
         if log_ends and position > log_ends.get(part, 0):
             yield Finding("damage", f"{part[0]}-{part[1]}", f"the lake is at {position}, the log ends at "

@@ -13,7 +13,7 @@ from headrace.options import add_reading, settings_of
 from schemas.errors import UserError
 
 if TYPE_CHECKING:
-    from eventlog.inspection import Inspector
+    from eventlog.inspection import Inspector, PartitionRow
     from headrace.rooms import Rooms
 
 EXAMPLES = """examples:
@@ -226,18 +226,21 @@ def _doctor(rooms: Rooms, options: argparse.Namespace) -> int:
     from lake.examination import Finding
     from schemas.errors import HeadraceError, LogDamagedError
 
-    identity, ends, unseen = "", {}, []
+    identity, unseen = "", []
+    rows: list[PartitionRow] = []
     if rooms.settings.log != "sqlite" or (Path(rooms.settings.home) / "log.db").exists():
         try:
             with _looking_at(rooms) as log:
                 assert log is not None
                 identity = log.about()["identity"]
-                ends = {(row.topic, row.partition): row.end for row in log.partitions()}
+                rows = log.partitions()
         except HeadraceError as wrong:
             severity: Any = "damage" if isinstance(wrong, LogDamagedError) else "note"
             unseen.append(Finding(severity, rooms.settings.log, f"the log was not looked at: {wrong}", wrong.hint))
     with counting("tables", None) as advance:
-        findings = unseen + examine(rooms.lake, identity, ends, lambda table: advance(1))
+        findings = unseen + examine(
+            rooms.lake, identity, {(row.topic, row.partition): row.end for row in rows}, lambda table: advance(1),
+            {(row.topic, row.partition): row.start for row in rows})
     damages = sum(finding.severity == "damage" for finding in findings)
     _show(options, list(Finding._fields), findings,
           f"{damages} damages, {len(findings) - damages} notes" if findings else "the lake is well")

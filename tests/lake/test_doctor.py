@@ -154,3 +154,12 @@ def test_a_lake_without_the_property_is_of_the_first_version(world: World) -> No
     world.story.episode("later")
     world.sink()
     assert world.lake.verify() == []
+
+
+def test_a_log_that_was_trimmed_before_the_lake_had_it_is_damage(world: World) -> None:
+    ends = world.log.ends(TOPICS)
+    starts = {part: end + 3 if part == ("tasks", 0) else end for part, end in ends.items()}
+    told = examine(world.lake, world.log.identity, ends | {("tasks", 0): 7}, log_starts=starts)
+    assert [finding.where for finding in told if finding.severity == "damage"] == ["tasks-0"]
+    assert "the lake is at 1, the log begins at 4: 3 offsets were trimmed" in told[0].what
+    assert "--accept-loss" in told[0].action
