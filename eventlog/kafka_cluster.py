@@ -281,6 +281,9 @@ def told_as(wrong: Exception, where: str) -> HeadraceError:
               | kafka.errors.InvalidProducerEpochError()):  # After an absence; the client has numbered itself anew.
             return UnavailableError(f"Kafka broker lost track of this producer ({reason[:200]})", where=where,
                                     hint="append the same events again: readers drop what is there twice")
+        case _ if type(wrong) is kafka.errors.KafkaError:  # Not of the broker: a client that gave up, or its batch.
+            return UnavailableError(f"Kafka client gave up ({reason[:200]})", where=where,
+                                    hint="append the same events again: readers drop what is there twice")
         case kafka.errors.RetriableError():
             return UnavailableError(f"Kafka broker does not answer ({reason[:200]})", where=where, hint=HINT)
     return LogError(f"Kafka failed ({reason[:300]})", where=where)

@@ -2,12 +2,11 @@
 
 Invariants: a Future is resolved when every record of its append is acknowledged, and in any case soon after the time
 that a delivery may take; what the client still holds is bounded, beyond that `append` blocks; a broker that stays away
-fails the Futures, it does not grow the memory.
+fails the Futures, it does not grow the memory; a client that no longer sends anything is replaced by the next append.
 """
 
 from __future__ import annotations
 
-import itertools
 import threading
 import time
 from collections.abc import Sequence
@@ -16,6 +15,7 @@ from typing import Any
 
 import kafka
 import kafka.errors
+from kafka.producer.transaction_manager import TransactionState
 
 from eventlog.kafka_access import HINT
 from eventlog.kafka_cluster import MESSAGE_BYTES, Cluster, told_as
@@ -31,6 +31,7 @@ _METADATA_MS = 5_000
 _OVERDUE_S = 1.0
 """How much longer than a delivery may take the client is given to say so itself; it may forget to."""
 _LOOK_S = 0.5
+_START_AGAIN_S = 2.0
 
 
 class Pending:
@@ -46,6 +47,7 @@ class Pending:
         self._positions: list[Position] = []
         self._open: list[Any] = []
         self._failure: Exception | None = None
+        self.sent = False
 
     def refused(self, failure: Exception) -> None:
         """A record that was not even sent."""
@@ -53,7 +55,7 @@ class Pending:
 
     def wait_for(self, sent: list[Any]) -> None:
         """Once, with what the client promised for each record that was sent."""
-        self._open = sent
+        self._open, self.sent = sent, True
         self._go_on()
 
     def _go_on(self, _: object = None) -> None:
@@ -88,8 +90,12 @@ class Appender:
         self._overdue: set[Pending] = set()
         self._bytes = self._events = 0
         self._closed = False
-        self._producer = self._start()
-        self._over = threading.Event()
+        self._sending, self._over = threading.Lock(), threading.Event()
+        self._start_again_at = 0.0
+        try:
+            self._producer = self._start()
+        except kafka.errors.KafkaError as wrong:
+            raise told_as(wrong, self.setting) from None
         self._watch = threading.Thread(target=self._tell_overdue, name="kafka-overdue", daemon=True)
         self._watch.start()
 
@@ -105,34 +111,57 @@ class Appender:
         try:
             for topic in TOPICS:  # So that `append` never has to wait for it.
                 producer.partitions_for(topic)
-        except kafka.errors.KafkaError as wrong:
+        except kafka.errors.KafkaError:
             producer.close(timeout=0)
-            raise told_as(wrong, self.setting) from None
+            raise
         return producer
 
     def append(self, topic: str, partitions: int, events: Sequence[Event], size: int) -> Future[list[Position]]:
         self._cluster.refuse_another()
+        self._over.wait(max(0.0, self._start_again_at - time.monotonic()))
+        with self._sending:
+            self._replace_lost()
         pending = Pending(self, topic, len(events), size)
         self._admit(pending)
         sent = []
-        for event in events:
-            try:
-                sent.append(self._producer.send(
-                    topic, value=event.data, key=event.subject.encode(), headers=to_headers(event),
-                    partition=partition_for(event.subject, partitions), timestamp_ms=event.time_us // 1000))
-            except (kafka.errors.KafkaError, ValueError) as wrong:
-                pending.refused(self._cluster.explain(wrong))
-        pending.wait_for(sent)
+        with self._sending:
+            for event in events:
+                try:
+                    sent.append(self._producer.send(
+                        topic, value=event.data, key=event.subject.encode(), headers=to_headers(event),
+                        partition=partition_for(event.subject, partitions), timestamp_ms=event.time_us // 1000))
+                except (kafka.errors.KafkaError, ValueError) as wrong:
+                    pending.refused(self._cluster.explain(wrong))
+            pending.wait_for(sent)
         return pending.future
 
-    def _end_client(self, patience_s: float) -> None:
+    def _replace_lost(self) -> None:
+        """kafka-python 3.0 sends nothing any more after it gave up its producer id, for it believes that it has one and
+        never asks for another; nor does it after a request for an id that failed. What it holds will not be sent."""
+        state = self._producer._transaction_manager
+        if not (state.has_fatal_error()
+                or (state._current_state == TransactionState.READY and not state.has_producer_id())):
+            return
+        if time.monotonic() < self._start_again_at:
+            raise UnavailableError("Kafka broker does not answer (another append just asked)", where=self.setting,
+                                   hint=HINT)
+        lost = self._producer
+        try:
+            self._producer = self._start()
+        except kafka.errors.KafkaError as wrong:
+            self._start_again_at = time.monotonic() + _START_AGAIN_S
+            raise told_as(wrong, self.setting) from None
+        self._give_up_on([one for one in self._pending if one.sent])
+        self._end_client(lost, 0)
+
+    def _end_client(self, producer: kafka.KafkaProducer, patience_s: float) -> None:
         """Its own way to close gives up half-way when a record is held: of those we have told already."""
         try:
-            self._producer.close(timeout=patience_s)
+            producer.close(timeout=patience_s)
         except kafka.errors.KafkaError:
-            self._producer._sender.force_close()
-            self._producer._sender.join(patience_s)
-            self._producer._closed = True
+            producer._sender.force_close()
+            producer._sender.join(patience_s)
+            producer._closed = True
 
     def settle(self, pending: Pending) -> bool:
         """The client is done with it. Returns whether its Future is still to be resolved."""
@@ -145,21 +174,23 @@ class Appender:
             self.changed.notify_all()
         return waited
 
-    def _give_up_on(self, latest: float) -> list[Pending]:
+    def _give_up_on(self, late: list[Pending]) -> None:
+        """Tell those who wait. What the client still holds counts as held until it lets go."""
         with self.changed:
-            late = list(itertools.takewhile(lambda one: one.begun < latest, self._pending))
-            for pending in late:
-                del self._pending[pending]
-                self._overdue.add(pending)
-        return late
+            late = [one for one in late if self._pending.pop(one, one) is None]
+            self._overdue.update(late)
+        for pending in late:
+            pending.future.set_exception(UnavailableError(
+                "Kafka broker does not answer (no acknowledgement)", where=self.setting,
+                value=f"after {time.monotonic() - pending.begun:.0f} s", hint=HINT))
 
     def _tell_overdue(self) -> None:
-        """Fail what the client should have failed by now. What it still holds counts as held until it lets go."""
+        """Fail what the client should have failed by now."""
         while not self._over.wait(_LOOK_S):
-            for pending in self._give_up_on(time.monotonic() - self._delivery_s - _OVERDUE_S):
-                pending.future.set_exception(UnavailableError(
-                    "Kafka broker does not answer (no acknowledgement)", where=self.setting,
-                    value=f"after {time.monotonic() - pending.begun:.0f} s", hint=HINT))
+            latest = time.monotonic() - self._delivery_s - _OVERDUE_S
+            with self.changed:
+                late = [one for one in self._pending if one.begun < latest]
+            self._give_up_on(late)
 
     def deeper(self, failure: Exception, topic: str) -> Exception:
         """On the client's thread, so without asking anyone: a topic that the client no longer knows is gone."""
@@ -179,7 +210,7 @@ class Appender:
             self.changed.notify_all()
         self._over.set()
         self._watch.join()
-        self._end_client(0 if held else 5)
+        self._end_client(self._producer, 0 if held else 5)
         for pending in abandoned:
             pending.future.set_exception(UnavailableError("log was closed before the broker acknowledged",
                                                           where=self.setting))

@@ -7,7 +7,7 @@ import os
 import shutil
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from pathlib import Path
 
@@ -20,7 +20,7 @@ from eventlog.kafka import KafkaLog
 from eventlog.kafka_consumer import KafkaSubscription
 from eventlog.kafka_producer import BUFFER_BYTES
 from eventlog.log import Subscription
-from schemas.envelope import Position, Record
+from schemas.envelope import Event, Position, Record
 from schemas.errors import LogRecreatedError, UnavailableError
 from schemas.settings import Settings
 from schemas.topics import TASKS, TRAJECTORIES
@@ -139,6 +139,44 @@ def test_appends_that_the_client_forgets_are_told_in_time(own_broker, tmp_path: 
     log.close()
     with pytest.raises(UnavailableError, match=r"closed before|does not answer"):
         unanswered.result(0)
+
+
+def gives_up_its_id(client: kafka.KafkaProducer) -> None:
+    """As the client does when a batch that it had sent expires before an answer: during an absence."""
+    client._transaction_manager.reset_producer_id()
+
+
+def fails_for_good(client: kafka.KafkaProducer) -> None:
+    """As the client does when a request for an id fails."""
+    client._transaction_manager.transition_to_fatal_error(kafka.errors.KafkaError("no id"))
+
+
+@pytest.mark.parametrize("loses", [gives_up_its_id, fails_for_good])
+def test_a_client_that_would_send_nothing_any_more_is_replaced(
+        log: KafkaLog, own_broker, loses: Callable[[kafka.KafkaProducer], None]) -> None:
+    first = log.append(TASKS, [event("a", 0)]).result(30)
+    lost = log._appender._producer
+    own_broker.pause()
+    try:
+        held = log.append(TASKS, [event("a", 1)])
+        loses(lost)
+        with pytest.raises(UnavailableError, match="does not answer"):
+            log.append(TASKS, [event("a", 2)]).result(30)
+    finally:
+        own_broker.pause(False)
+    again = poll_append(log, event("a", 2))
+    assert log._appender._producer is not lost and lost._closed and again[0].offset > first[0].offset
+    with pytest.raises(UnavailableError, match=r"does not answer|gave up"):
+        held.result(30)
+
+
+def poll_append(log: KafkaLog, one: Event) -> list[Position]:
+    deadline = time.monotonic() + 2 * TIMEOUT_S
+    while True:
+        try:
+            return log.append(TASKS, [one]).result(30)
+        except UnavailableError as wrong:
+            assert time.monotonic() < deadline, wrong
 
 
 @pytest.mark.parametrize("lost", ["killed", "paused"])
