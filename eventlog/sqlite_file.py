@@ -34,6 +34,7 @@ event's place, 4: it is taken over the row as MessagePack."""
 APPLICATION_ID = 0x48524C47
 BUSY_S = 30.0
 PAGE_BYTES = 8192
+_FULL_BYTES = 64 << 10
 _FIRST_GOOD_SQLITE = (3, 51, 3)
 _NETWORK_FILE_SYSTEMS = frozenset({
     "nfs", "nfs4", "cifs", "smb3", "smbfs", "afs", "ceph", "lustre", "gpfs", "beegfs", "ocfs2", "gfs2",
@@ -152,10 +153,10 @@ def told_as(wrong: apsw.Error, path: Path) -> HeadraceError:
     match wrong:
         case apsw.NotADBError() | apsw.CorruptError() | apsw.FormatError():
             return LogDamagedError(f"log file is corrupt ({wrong})", where=where, hint=_restore_hint(path))
-        case apsw.IOError():
+        case apsw.IOError() if not _is_full(path):
             return LogError(f"disk failed under the log ({wrong})", where=where,
                             hint="check the disk and its limits; nothing that was acknowledged is lost")
-        case apsw.FullError():
+        case apsw.IOError() | apsw.FullError():
             return LogError("disk is full", where=where, hint="free space; nothing that was acknowledged is lost")
         case apsw.ReadOnlyError():
             return LogError("log file is read-only", where=where, hint="make it writable, or choose another --home")
@@ -166,6 +167,15 @@ def told_as(wrong: apsw.Error, path: Path) -> HeadraceError:
             return LogError(f"another process kept the log locked for {BUSY_S:.0f} s", where=where,
                             hint="find the process that holds it: `fuser -v` on the file")
     return LogError(f"log failed ({type(wrong).__name__}: {wrong})", where=where)
+
+
+def _is_full(path: Path) -> bool:
+    """SQLite calls it an I/O error where there is no room for the index of the write-ahead log."""
+    try:
+        free = os.statvfs(path.parent)
+    except OSError:
+        return False
+    return free.f_bavail * free.f_frsize < _FULL_BYTES
 
 
 @contextlib.contextmanager

@@ -117,6 +117,19 @@ def test_log_on_a_full_disk_can_be_opened_and_read_and_audited(small_disk: Calla
     assert whole(settings) == written + 1
 
 
+def test_log_that_a_full_disk_has_no_room_to_open_is_told_as_such(small_disk: Callable[[int], Path]) -> None:
+    folder = small_disk(2048)
+    settings = Settings(home=str(folder / "home"))
+    open_log(settings).close()
+    with contextlib.suppress(OSError), (folder / "filler").open("wb", buffering=0) as file:
+        while True:
+            file.write(bytes(4096))
+    with pytest.raises(LogError, match="disk is full"):
+        open_log(settings)
+    small_disk(4096)
+    open_log(settings).close()
+
+
 def test_log_that_cannot_be_made_leaves_nothing_in_the_way(small_disk: Callable[[int], Path]) -> None:
     settings = Settings(home=str(small_disk(40) / "home"))
     with pytest.raises((LogError, UnavailableError)) as caught:
