@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 
 from artifacts.folder import Folder
 from eventlog.log import TopicPartition
-from lake import generation, lease
+from lake import generation, lease, timeline
 from lake.examination import REBUILD, Finding, of_table
 from lake.lake import Lake
 from lake.snapshot import SnapshotReader
@@ -68,10 +68,22 @@ def _of_whole(lake: Lake, tables: Folder, log_identity: str) -> Iterator[Finding
         yield Finding("note", lease.FILE, f"{held.task} by {held.owner} died",
                       "nothing: the next maintenance takes over")
     yield from _of_unnamed(lake)
+    yield from _of_timeline(lake, tables)
     for past in generation.read(lake.folder)[0].before:
         yield Finding("note", generation.tables_of(lake.folder, past.tables).url,
                       "the lake of before a rebuild is kept",
                       "`headrace lake rebuild --discard-old` removes it, `--undo` goes back to it")
+
+
+def _of_timeline(lake: Lake, tables: Folder) -> Iterator[Finding]:
+    try:
+        at = lake.positions()
+    except LakeError:  # It was told.
+        return
+    try:
+        timeline.require_past(tables, at)
+    except LakeError as wrong:
+        yield Finding("damage", timeline.FILE, str(wrong), wrong.hint)
 
 
 def _of_unnamed(lake: Lake) -> Iterator[Finding]:

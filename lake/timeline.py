@@ -19,6 +19,7 @@ from lake.transactions import positions_of
 from schemas.errors import LakeError
 
 FILE = "timeline.json"
+_REMOVE = "remove it: times before the last rebuild can then not be asked for"
 Positions = dict[TopicPartition, int]
 
 
@@ -57,6 +58,16 @@ def first_ms(lake: Lake) -> int | None:
     return moments[0].at if moments else None
 
 
+def require_past(tables: Folder, reached: Positions) -> None:
+    """Raises LakeError if what the tables inherited cannot be read, or tells of what was never there."""
+    past = _past(tables)
+    moments = past.moments if past else []
+    times = [moment.at for moment in moments]
+    moved = [(part, offset) for moment in moments for part, offset in parse_snapshot(moment.moved).items()]
+    if times != sorted(times) or any(offset > reached.get(part, 0) for part, offset in moved):
+        raise LakeError("the timeline tells of commits that never were", where=f"{tables.url}/{FILE}", hint=_REMOVE)
+
+
 def inherit(old: Lake, new: Lake, until_ms: int) -> None:
     """Write down in the new lake what the old one held when."""
     try:
@@ -89,7 +100,7 @@ def _past(tables: Folder) -> Past | None:
         return None
     except (OSError, msgspec.MsgspecError) as wrong:
         raise LakeError(f"the timeline cannot be read ({wrong})", where=f"{tables.url}/{FILE}",
-                        hint="remove it: times before the last rebuild can then not be asked for") from None
+                        hint=_REMOVE) from None
 
 
 def _own_vector(tables: Folder, at_ms: int) -> Positions:

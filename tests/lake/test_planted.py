@@ -57,6 +57,9 @@ class Home:
 
         self.edit(table, agree)
 
+    def timeline(self, data: bytes) -> None:
+        (self.lake / "timeline.json").write_bytes(data)
+
     def swap(self, one: str, other: str) -> None:
         (self.lake / one).rename(self.lake / "between")
         (self.lake / other).rename(self.lake / one)
@@ -177,6 +180,9 @@ FAULTS: dict[str, tuple[Callable[[Home], None], list[str], str]] = {
     "like tables swapped": (lambda home: home.swap("batch_rows", "batch_dispositions"), DOCTOR, "lies here"),
     "table of another log": (named("turns", IDENTITY_KEY, "another"), VERIFY, "is a copy of log another"),
     "stale pointer": (put_back_the_pointer, DOCTOR, "names older tables than there are"),
+    "timeline zeroed": (lambda home: home.timeline(bytes(40)), DOCTOR, "the timeline cannot be read"),
+    "timeline ahead": (lambda home: home.timeline(b'{"until":9,"moments":[[5,{"tasks-0":99}]]}'), DOCTOR,
+                       "commits that never were"),
     "newer Delta reader": (replaced("turns", "protocol", {"minReaderVersion": 9, "minWriterVersion": 9}), DOCTOR,
                            "more than this version of Headrace understands"),
     "newer Delta feature": (replaced("turns", "protocol", {
