@@ -82,8 +82,8 @@ def read_scripts(path: Path) -> dict[str, list[str]]:
     """Turns by task id. Raises ConfigError with the line number of the first line that is wrong."""
     try:
         text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as wrong:
-        reason = wrong.strerror if isinstance(wrong, OSError) else "not UTF-8"
+    except (OSError, ValueError) as wrong:  # A name with a null byte is a ValueError.
+        reason = wrong.strerror if isinstance(wrong, OSError) else getattr(wrong, "reason", str(wrong))
         raise ConfigError(f"script file cannot be read ({reason})", where=str(path),
                           hint="scripted:reference, scripted:empty, scripted:experts, scripted:variant:NAME or a "
                                "file of JSON lines with task_id and turns") from None

@@ -74,6 +74,7 @@ def test_a_broken_script_file_names_the_line(tmp_path: Path, content: str, line:
 
 @pytest.mark.parametrize(("name", "told"), [
     ("magic", "unknown policy"), ("scripted", "unknown policy"), ("scripted:/no/such/file", "cannot be read"),
+    ("scripted:\0", "embedded null byte"),
     ("transformers:/no/such/folder", "config.json is missing"), ("transformers:", "unknown policy"),
 ])
 def test_an_unknown_policy_is_a_users_mistake(name: str, told: str) -> None:
