@@ -13,11 +13,12 @@ import apsw
 from eventlog.checks import check_events, check_topic
 from eventlog.log import Start, TopicPartition
 from eventlog.sqlite_checkpoint import Checkpointer
-from eventlog.sqlite_file import FORMAT, check, connect, prepare, take_over, told
+from eventlog.sqlite_file import FORMAT, check, connect, damaged, prepare, take_over, told, topics_of
 from eventlog.sqlite_groups import LEASE_S, Membership
 from eventlog.sqlite_reader import SqliteSubscription
 from eventlog.sqlite_writer import Topic, Writer
 from schemas.envelope import Event, Position
+from schemas.topics import TOPICS
 
 Callback = Callable[[frozenset[TopicPartition]], None]
 
@@ -37,9 +38,13 @@ class SqliteLog:
             with told(path):
                 if self._reader.pragma("user_version") < FORMAT:
                     take_over(path)
-                self.identity: str = self._reader.execute("select value from meta where name = 'identity'").get
-                self._topics = {name: Topic(name, number, count) for number, name, count in self._reader.execute(
-                    "select number, name, partitions from topics")}
+                identity = self._reader.execute("select value from meta where name = 'identity'").get
+            if type(identity) is not str or not identity:
+                raise damaged(path, "the log's identity is gone", identity)
+            self.identity: str = identity
+            self._topics = {name: Topic(name, number, count) for number, name, count in topics_of(self._reader, path)}
+            if absent := [name for name in TOPICS if name not in self._topics]:
+                raise damaged(path, "topics are gone", absent)
             self._checkpointer = Checkpointer(path)
             self._writer = Writer(path, self._checkpointer)
         except BaseException:

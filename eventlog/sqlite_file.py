@@ -122,6 +122,21 @@ def check(connection: apsw.Connection, path: Path) -> None:
                            hint=f"this release reads format {FORMAT}: upgrade it, or choose another --home")
 
 
+def topics_of(connection: apsw.Connection, path: Path) -> list[tuple[int, str, int]]:
+    """Number, name and partition count of each topic. Raises LogDamagedError if these, or where a partition ends, are
+    not what this program writes."""
+    with told(path):
+        topics: list[Any] = connection.execute("select number, name, partitions from topics order by number").fetchall()
+        heads = connection.execute("select topic, partition, next_offset from heads").fetchall()
+    for number, name, count in topics:
+        if type(number) is not int or name not in TOPICS or type(count) is not int or count < 1:
+            raise damaged(path, "no such topic", (number, name, count))
+    for head in heads:
+        if any(type(value) is not int or value < 0 for value in head):
+            raise damaged(path, "no such partition or end of one", head)
+    return topics
+
+
 def checksum(row: tuple[Any, ...]) -> int:
     """CRC-32 of all that a row of `events` holds: its place (topic's number, partition, offset), then the event. SQLite
     itself notices damage of its pages' structure, not of what is in them."""
@@ -184,6 +199,8 @@ def told(path: Path) -> Iterator[None]:
         yield
     except apsw.Error as wrong:
         raise told_as(wrong, path) from None
+    except UnicodeDecodeError as wrong:
+        raise damaged(path, f"text is not UTF-8: {wrong.reason}", wrong.object[:80]) from None
 
 
 def file_system_of(path: str, mounts: str) -> str:
@@ -240,6 +257,10 @@ def _create(path: Path, partitions: int) -> None:
         connection.close()
     beside.rename(path)
     sync_folder(path.parent)
+
+
+def damaged(path: Path, what: str, value: object) -> LogDamagedError:
+    return LogDamagedError(f"log file is damaged ({what})", where=str(path), value=value, hint=_restore_hint(path))
 
 
 def empty(path: Path) -> LogDamagedError:

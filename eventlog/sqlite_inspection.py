@@ -9,11 +9,11 @@ from typing import Any
 import apsw
 
 from eventlog.inspection import GroupRow, Hole, PartitionRow, Scanned, TopicRow
-from eventlog.sqlite_file import check, checksum, connect, earlier_checksums, empty, told, told_as
+from eventlog.sqlite_file import check, checksum, connect, earlier_checksums, empty, told, topics_of
 from eventlog.sqlite_groups import live_members
 from eventlog.sqlite_rows import COLUMNS, record_of, unreadable
 from schemas.envelope import Position
-from schemas.errors import NotFoundError
+from schemas.errors import HeadraceError, NotFoundError
 
 _INDEXES = ("events_by_offset", "events_by_id")
 _TABLES = ("meta", "topics", "heads", "events", "groups", "members", "owners", "commits")
@@ -37,7 +37,7 @@ class SqliteInspector:
         self._connection = connect(path, read_only=True)
         try:
             check(self._connection, path)
-            self._numbers: dict[str, int] = dict(self._rows("select name, number from topics order by number"))
+            self._numbers = {name: number for number, name, _ in topics_of(self._connection, path)}
         except BaseException:
             self._connection.close()
             raise
@@ -77,8 +77,8 @@ class SqliteInspector:
         yield from (line for line in found if line != "ok")
         try:
             yield from self._promises()
-        except apsw.Error as wrong:
-            yield str(told_as(wrong, self._path))
+        except HeadraceError as wrong:
+            yield str(wrong)
 
     def scan(self, row: PartitionRow) -> Iterator[Scanned | Hole]:
         wanted, read = row.start, row.start or _BEFORE_ALL
@@ -126,6 +126,9 @@ class SqliteInspector:
             "select name, h.partition, count(*) from heads h join topics on h.topic = number join events e"
             " on e.topic = h.topic and e.partition = h.partition and e.offset >= h.next_offset group by 1, 2")
         yield from (f"{count} events lie beyond the end of {topic}-{part}" for topic, part, count in beyond)
+        unknown = self._rows("select grp, topic, partition from commits c where not exists (select 1 from heads h join"
+                             " topics t on t.number = h.topic where t.name = c.topic and h.partition = c.partition)")
+        yield from (f"group {group} has read {topic}-{part}, which does not exist" for group, topic, part in unknown)
         ahead = self._rows("select grp, c.topic, c.partition, c.next_offset, h.next_offset from commits c join topics t"
                            " on t.name = c.topic join heads h on h.topic = t.number and h.partition = c.partition"
                            " where c.next_offset > h.next_offset order by 1, 2, 3")

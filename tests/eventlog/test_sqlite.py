@@ -409,6 +409,8 @@ def test_damage_inside_the_file_is_an_error_of_the_reader_and_not_wrong_data(sql
     ("update heads set next_offset = next_offset + 3", "rows are gone from the file", "rows are gone from the log"),
     ("delete from heads", "the ends of 0", "does not know where a partition ends"),
     ("delete from meta", "identity is gone", ""), ("drop table commits", "tables are gone from the file: commits", ""),
+    ("insert into commits values ('sink', 'trabectories', 0, 5)", "read trabectories-0, which does not exist", ""),
+    ("insert into commits values ('sink', cast(x'747261ea' as text), 0, 5)", "text is not UTF-8", ""),
     ("insert into commits select 'sink', name, 0, 500 from topics", "the log lost its end", "")])
 def test_rows_that_are_gone_are_told_and_hold_no_reader_for_ever(sqlite_settings: Settings, statement: str, told: str,
                                                                 read_as: str) -> None:
@@ -428,6 +430,22 @@ def test_rows_that_are_gone_are_told_and_hold_no_reader_for_ever(sqlite_settings
             while True:
                 subscription.poll(0)
         log.close()
+
+
+@pytest.mark.parametrize(("statement", "words"), [
+    ("update topics set partitions = 0 where name = 'scores'", "no such topic"),
+    ("update topics set name = 'trabectories' where name = 'trajectories'", "trabectories"),
+    ("update topics set name = cast(x'747261ea' as text) where name = 'scores'", "text is not UTF-8"),
+    ("update heads set next_offset = x'0005'", "no such partition or end of one")])
+def test_a_list_of_topics_that_is_damaged_is_refused_by_readers_writers_and_the_audit(
+        sqlite_settings: Settings, statement: str, words: str) -> None:
+    path = filled(sqlite_settings)
+    connection = apsw.Connection(str(path))
+    connection.execute(statement)
+    connection.close()
+    assert words in refusal(sqlite_settings, LogDamagedError)
+    with pytest.raises(LogDamagedError, match=words):
+        SqliteInspector(path)
 
 
 @pytest.mark.parametrize(("pragma", "value", "words"), [
