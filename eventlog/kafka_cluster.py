@@ -228,8 +228,10 @@ def remembered(home: Path) -> dict[str, Any]:
     file = _memory_of(home)
     try:
         known = json.loads(file.read_text(encoding="utf-8"))
-        return {"cluster": str(known["cluster"]), "topics": dict(known["topics"]),
-                "partitions": {topic: int(count) for topic, count in known.get("partitions", {}).items()},
+        counts = {str(topic): int(count) for topic, count in known.get("partitions", {}).items()}
+        if min(counts.values(), default=1) < 1:
+            raise ValueError(counts)
+        return {"cluster": str(known["cluster"]), "topics": dict(known["topics"]), "partitions": counts,
                 "owner": str(known.get("owner", ""))}
     except FileNotFoundError:
         return {}

@@ -161,10 +161,11 @@ def test_other_cluster_behind_the_address_is_a_clear_error(kafka_settings: Setti
     memory.write_text(json.dumps(known | {"cluster": "another"}))
     with pytest.raises(LogRecreatedError, match="another Kafka cluster"):
         open_log(kafka_settings)
-    memory.write_text("{broken")
-    with pytest.raises(LogError, match="cannot be read"):
-        open_log(kafka_settings)
-    assert memory.read_text() == "{broken"
+    for broken in ("{broken", json.dumps(known | {"partitions": {TRAJECTORIES: 0}})):
+        memory.write_text(broken)
+        with pytest.raises(LogError, match="cannot be read"):
+            open_log(kafka_settings)
+        assert memory.read_text() == broken
 
 
 def test_topics_that_vanish_under_an_open_log_are_a_clear_error(kafka_settings: Settings, broker) -> None:
