@@ -227,7 +227,7 @@ class Shift:
             finished = await self._starter.run(item.request, past, lambda episode: self._set_up(running, episode))
             self._complete(item, finished)
         except Lost:
-            if self._ownership.claim_of(episode_id).owner == owner:  # Its last writer wrote on: look again.
+            if owner and self._ownership.claim_of(episode_id).owner == owner:  # Its last writer wrote on: look again.
                 retake_s = 0.0
         except Exception as wrong:
             self._failure = wrong

@@ -1,12 +1,14 @@
 """Sets an episode up (task, policy, sandbox, writer) and runs it, from its start or from where its past ends.
 
-What cannot be set up is infrastructure's failure: claimed and finished at once, without a submission.
+What cannot be set up is infrastructure's failure: claimed and finished at once, without a submission. But a task that
+is not in the artifact store may be in that of another home on the same log, which asked for it: that one comes first.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import Executor
 
@@ -17,16 +19,18 @@ from producers.episode import HOST, Episode, Failure, started
 from producers.ownership import Ownership
 from producers.resume import CRASHES, Past, resume
 from producers.workbench import Workbench, sandbox_info
-from producers.writer import Writer
+from producers.writer import Lost, Writer
 from sandboxes.sandbox import Backend
 from schemas.admission import UNCLAIMED
 from schemas.enums import Termination
 from schemas.errors import HeadraceError, SandboxError
 from schemas.events import EpisodeFinished, EpisodeRequested, EpisodeResumed, Payload
-from schemas.ids import now_us
+from schemas.ids import is_digest, now_us
 from schemas.settings import Settings
 from tasks.task import load_task
 
+LOOKS = 4
+"""How often a task is looked for, `shift.RETAKE_S` apart, before its absence is a failure."""
 _LOGGER = logging.getLogger("headrace.producer")
 
 
@@ -35,6 +39,8 @@ class Starter:
                  ownership: Ownership, desk: Desk, source: str) -> None:
         self._log, self._artifacts, self._backend, self._settings = log, artifacts, backend, settings
         self._pool, self._ownership, self._desk, self._source = pool, ownership, desk, source
+        self._looks: Counter[str] = Counter()
+        """By episode: how often its task was looked for in vain."""
 
     async def run(self, request: EpisodeRequested, past: Past | None,
                   set_up: Callable[[Episode], None]) -> EpisodeFinished:
@@ -46,6 +52,8 @@ class Starter:
                 episode, payload, bench = await self._set_up(request, past, writer)
             except (Failure, HeadraceError) as wrong:
                 _LOGGER.warning("episode %s cannot be set up: %s", request.episode_id, wrong)
+                if past is None and self._may_be_anothers(request):
+                    raise Lost("its task is not in this home's artifact store") from None
                 kind = wrong.kind if isinstance(wrong, Failure | SandboxError) else wrong.code
                 return await self._give_up(request, past, writer, kind)
             set_up(episode)
@@ -55,6 +63,12 @@ class Starter:
                 await bench.close()
         finally:
             await self._desk.release(request.policy, request.run_id)
+
+    def _may_be_anothers(self, request: EpisodeRequested) -> bool:
+        if not is_digest(request.task_digest) or self._artifacts.has(request.task_digest):
+            return False
+        self._looks[request.episode_id] += 1
+        return self._looks[request.episode_id] < LOOKS
 
     async def _set_up(self, request: EpisodeRequested, past: Past | None,
                       writer: Writer) -> tuple[Episode, Payload, Workbench]:

@@ -10,11 +10,13 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
+from artifacts.store import DirectoryStore
 from producers.producer import Producer
+from producers.shift import Done
 from schemas.codec import decode_payload
 from schemas.events import Sampling, TurnGenerated, WeightsPublished
 from schemas.ids import now_us
-from schemas.topics import REQUESTS, TRAINING
+from schemas.topics import REQUESTS, TRAINING, TRAJECTORIES
 from schemas.transcript import Transcript
 from tasks.tools import heldout_tasks, training_tasks
 from tests.producers.late import Late
@@ -151,6 +153,26 @@ def test_an_unknown_policy_is_infrastructures_failure(world: World) -> None:
     world.request(training_tasks(0, 0, 1), "magic")
     (finished,) = world.produce()
     assert (finished.termination, finished.failure_kind) == ("infra_failure", "config")
+
+
+def test_a_task_of_another_home_on_the_log_is_left_to_that_one(
+        world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    """Nothing is claimed while its own home may come. What nobody has is a failure in the end."""
+    world.request(training_tasks(0, 0, 1), "scripted:reference")
+    elsewhere = DirectoryStore(tmp_path / "elsewhere")
+    stop = threading.Event()
+    monkeypatch.setattr(caplog.handler, "emit", lambda record: stop.set() if "cannot be set up" in record.msg else None)
+    Producer(world.log, elsewhere, world.backend, world.settings).run(stop)
+    assert not any(world.log.ends([TRAJECTORIES]).values())
+    (finished,) = world.produce()
+    assert finished.termination == "completed"
+    world.request(training_tasks(0, 1, 1), "scripted:reference")
+    monkeypatch.setattr("producers.shift.RETAKE_S", 0.01)
+    found: list[Done] = []
+    Producer(world.log, elsewhere, world.backend, world.settings, on_finished=found.append).run(
+        threading.Event(), until_idle=True)
+    (done,) = found
+    assert (done.finished.termination, done.finished.failure_kind) == ("infra_failure", "artifact")
 
 
 def test_a_request_that_cannot_be_read_is_passed_over_and_nobody_waits_for_its_episode(world: World) -> None:
