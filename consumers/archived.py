@@ -19,16 +19,17 @@ if TYPE_CHECKING:
     from lake.lake import Lake
 
 NO_SCORE = frozenset({Termination.CANCELLED, Termination.INFRA_FAILURE})
+_LIVE = "cause = 'live' and verifier <> ''"
 _UNSCORED = f"""
 select topic, partition, "offset", episode_id, coalesce(run_id, '') as run_id, submission,
   coalesce(epoch_us(finished_at), 0) as finished_at
-from raw_episodes e anti join (select episode_id from raw_scores where cause = 'live') s using (episode_id)
+from raw_episodes e anti join (select episode_id from raw_scores where {_LIVE}) s using (episode_id)
 where submission is not null and termination not in ({", ".join(f"'{one}'" for one in sorted(NO_SCORE))})
   and list_contains($parts::integer[], partition)
 order by finished_at, episode_id
 """
-_SCORED_EARLY = """
-select distinct episode_id from raw_scores anti join raw_episodes using (episode_id) where cause = 'live'
+_SCORED_EARLY = f"""
+select distinct episode_id from raw_scores anti join raw_episodes using (episode_id) where {_LIVE}
 """
 
 

@@ -224,8 +224,9 @@ class _Loop:
                     self._note_score(record.event)
 
     def _note_score(self, event: Event) -> None:
+        """What no verifier gave (the submission was not to be had) is none: who has it, and be it later, scores it."""
         payload = readable_payload(event)
-        if isinstance(payload, ScoreRecorded) and payload.cause == "live":
+        if isinstance(payload, ScoreRecorded) and payload.cause == "live" and payload.verifier:
             self._scored.add(payload.episode_id)
 
     def _job(self, record: Record) -> Job | None:

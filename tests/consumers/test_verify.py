@@ -14,9 +14,11 @@ from pathlib import Path
 import pytest
 
 from consumers.archived import Archived
+from consumers.sink import Sink
 from consumers.verify import Job, Landed, VerifyConsumer, _Loop
 from eventlog import open_log
 from eventlog.log import EventLog
+from lake import open_lake
 from schemas.codec import decode_payload, make_event
 from schemas.enums import ScoreStatus
 from schemas.envelope import Event
@@ -157,6 +159,23 @@ def test_what_infrastructure_prevents_is_tried_again_and_then_recorded_without_a
     score, = scores(log)
     assert (score.status, score.reward) == (ScoreStatus.INFRA_FAILURE, None)
     assert caplog.text.count("verdict failed for infrastructure") == 2
+
+
+@pytest.mark.parametrize("archived", [False, True])
+def test_a_submission_that_one_home_lacks_is_scored_where_it_is(rig: Rig, log: EventLog, archived: bool) -> None:
+    submission = right(rig)
+    kept = rig.artifacts.path(submission)
+    kept.rename(kept.with_name("elsewhere"))
+    write(log, episode("a", submission))
+    drain(rig, log)
+    lake = open_lake(rig.settings, rig.artifacts) if archived else None
+    if lake:
+        Sink(log, lake, rig.artifacts, rig.settings).run(threading.Event(), until_idle=True)
+    kept.with_name("elsewhere").rename(kept)
+    for _ in range(2):
+        consumer(rig, log, lake=lake).run(threading.Event(), until_idle=True)
+    assert {(score.status, score.reward) for score in scores(log)} == {("infra_failure", None), ("ok", 1.0)}
+    assert len(scores(log)) == 2
 
 
 def test_services_share_the_work_and_leave_nothing(rig: Rig, log: EventLog) -> None:
