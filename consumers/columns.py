@@ -9,12 +9,10 @@ import numpy as np
 import pyarrow as pa
 
 from consumers.rows import Row, dead_letter
-from schemas.envelope import Position
+from schemas.envelope import EARLIEST_US, LATEST_US, Position
 from schemas.tables import TABLES
 
 _MISFITS = (pa.ArrowException, OverflowError, TypeError, ValueError)
-_DATES_US = -62_135_596_800_000_000, 253_402_300_799_999_999
-"""The years 1 to 9999, which every reader of a time understands."""
 
 
 class RowBuffer:
@@ -74,7 +72,7 @@ def _refused(name: str, values: tuple[Any, ...]) -> tuple[Any, ...]:
 def _dated(letter: tuple[Any, ...]) -> tuple[Any, ...]:
     """A dead letter keeps what came, but no time that is no date."""
     at_us = letter[-1]
-    return letter if at_us is None or _DATES_US[0] <= at_us <= _DATES_US[1] else (*letter[:-1], None)
+    return letter if at_us is None or EARLIEST_US <= at_us <= LATEST_US else (*letter[:-1], None)
 
 
 def _columns(schema: pa.Schema, rows: list[tuple[Any, ...]]) -> pa.Table:
@@ -92,7 +90,7 @@ def _column(field: pa.Field, values: Sequence[Any]) -> pa.Array:
 
 def _require_dates(name: str, values: Sequence[int | None]) -> None:
     told = [value for value in values if value is not None]
-    if told and not _DATES_US[0] <= min(told) <= max(told) <= _DATES_US[1]:
+    if told and not EARLIEST_US <= min(told) <= max(told) <= LATEST_US:
         raise ValueError(f"{name} holds a time that is no date")
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from schemas.envelope import MAX_EVENT_BYTES, Event
+from schemas.envelope import LATEST_US, MAX_EVENT_BYTES, Event
 from schemas.errors import LogError, SchemaError
 from schemas.topics import TOPICS
 
@@ -29,7 +29,7 @@ def check_events(topic: str, events: Sequence[Event]) -> int:
                               value=name) from None
         if not (name and source and type_):
             raise SchemaError("event needs an id, a source and a type", where=f"topic {topic}", value=event[:4])
-        if type(data) is not bytes or not 0 <= time_us < 2**63:
+        if type(data) is not bytes or not 0 <= time_us <= LATEST_US:
             raise SchemaError("event needs bytes and a time in microseconds", where=f"event {name}",
                               value=(type(data).__name__, time_us))
         if not 0 <= sequence <= _LARGEST_SEQUENCE:

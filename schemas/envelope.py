@@ -18,6 +18,8 @@ CONTENT_TYPE = "application/msgpack"
 TYPE_PREFIX = "headrace."
 MAX_EVENT_BYTES = 32 << 20
 """Of a payload. Larger values go to the artifact store, and events name them."""
+EARLIEST_US, LATEST_US = -62_135_596_800_000_000, 253_402_300_799_999_999
+"""Times of the years 1 to 9999, which every reader of a date understands."""
 _SEQUENCE_DIGITS = 12
 _LARGEST_SEQUENCE = 2**63 - 1
 _VERSION = re.compile("[1-9][0-9]{0,8}")

@@ -9,7 +9,7 @@ from collections.abc import Callable
 import pytest
 
 from eventlog.log import EventLog, Subscription
-from schemas.envelope import Position
+from schemas.envelope import LATEST_US, Position
 from schemas.errors import LogError, SchemaError
 from schemas.settings import Settings
 from schemas.topics import DEAD_LETTERS, REQUESTS, SCORES, TASKS, TOPICS, TRAINING, TRAJECTORIES, partition_for
@@ -125,7 +125,7 @@ def test_large_events_come_back_whole(log: EventLog) -> None:
 def test_events_that_no_backend_can_hold_are_refused_and_harm_no_other(log: EventLog) -> None:
     for bad, error in [(event("\ud800"), SchemaError), (event(event_id="") ._replace(id=""), SchemaError),
                        (event(sequence=-1), SchemaError), (event(data="text"), SchemaError),  # type: ignore[arg-type]
-                       (event(data=bytes(33 << 20)), LogError)]:
+                       (event(time_us=LATEST_US + 1), SchemaError), (event(data=bytes(33 << 20)), LogError)]:
         with pytest.raises(error):
             log.append(TRAJECTORIES, [event("good"), bad])
     with pytest.raises(LogError, match="no such topic"):
