@@ -121,7 +121,7 @@ def threaded(backend: Backend) -> float:
 
 
 def processor_time(backend: Backend) -> float:
-    """Ours, the helper process's and that of all processes it has waited for."""
+    """Ours, that of the helper processes and of all processes that they have waited for."""
     before = _processor_time(backend)
     for _ in range(2 * BATCH):
         life(backend)
@@ -129,9 +129,10 @@ def processor_time(backend: Backend) -> float:
 
 
 def _processor_time(backend: Backend) -> float:
-    pid = getattr(backend, "spawner_pid", 0)
-    with open(f"/proc/{pid}/stat") as file:
-        ticks = sum(map(int, file.read().rpartition(")")[2].split()[11:15]))
+    ticks = 0
+    for pid in getattr(backend, "spawner_pids", []):
+        with open(f"/proc/{pid}/stat") as file:
+            ticks += sum(map(int, file.read().rpartition(")")[2].split()[11:15]))
     return time.process_time() + ticks / os.sysconf("SC_CLK_TCK")
 
 

@@ -24,7 +24,7 @@ from schemas.errors import SandboxError
 from schemas.settings import Settings
 
 THREADS = 8
-SLACK = {"memory, MiB": 24, "helper's memory, MiB": 8}
+SLACK = {"memory, MiB": 24, "helpers' memory, MiB": 8}
 """What may have grown: sandboxes that are started ahead have up to so many of each."""
 _AHEAD = 40
 _PART = 200
@@ -83,18 +83,19 @@ def life(backend: Backend, number: int) -> bool:
 
 
 def counts(backend: BubblewrapBackend) -> dict[str, int]:
-    pid, home = backend.spawner_pid, backend.root.parent
+    pids, home = backend.spawner_pids, backend.root.parent
     folders = {backend.parents.memory, backend.parents.pids} if backend.parents else set()
     files = [path for path in home.rglob("*") if path.is_file()]
     return {
         "mounts of the host": len([line for line in lines("/proc/self/mountinfo") if "headrace" in line]),
-        "mounts of the helper": len(lines(f"/proc/{pid}/mountinfo")),
+        "mounts of the helpers": sum(len(lines(f"/proc/{pid}/mountinfo")) for pid in pids),
         "cgroups": sum(len(list(Path(folder).glob("*/"))) for folder in folders),
-        "processes": sum(group_of(entry.name) == os.getpgid(pid) for entry in os.scandir("/proc")),
-        "descriptors": len(os.listdir("/proc/self/fd")), "helper's descriptors": len(os.listdir(f"/proc/{pid}/fd")),
+        "processes": sum(group_of(entry.name) == os.getpgid(pids[0]) for entry in os.scandir("/proc")),
+        "descriptors": len(os.listdir("/proc/self/fd")),
+        "helpers' descriptors": sum(len(os.listdir(f"/proc/{pid}/fd")) for pid in pids),
         "files": len(files), "disk, KiB": sum(path.stat().st_size for path in files) >> 10,
-        "files in the helper's memory": len(list(backend.lowers.shelf.path.rglob("*"))),
-        "memory, MiB": resident(os.getpid()), "helper's memory, MiB": resident(pid)}
+        "files in the helpers' memory": len(list(backend.lowers.shelf.path.rglob("*"))),
+        "memory, MiB": resident(os.getpid()), "helpers' memory, MiB": sum(map(resident, pids))}
 
 
 def group_of(name: str) -> int:

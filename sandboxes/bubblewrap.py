@@ -124,7 +124,11 @@ class BubblewrapBackend:
 
     @property
     def spawner_pid(self) -> int:
-        return self._spawner.pid
+        return self._spawner.pids[0]
+
+    @property
+    def spawner_pids(self) -> list[int]:
+        return self._spawner.pids
 
     @property
     def parents(self) -> cgroups.Parents | None:

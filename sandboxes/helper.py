@@ -30,7 +30,8 @@ HINT = ("install it with `apt-get install bubblewrap` (user namespaces must be a
 
 
 class Spawner:
-    """One helper process (`pid`), and its parent (`process`), which outlives it just so long as to tidy up.
+    """Helper processes (`pids`, which end together), and the parent of the first (`process`), which outlives it just so
+    long as to tidy up.
 
     `owner`: user and group of the files of sandboxes; None where that is simply us.
     """
@@ -52,8 +53,10 @@ class Spawner:
                 start_new_session=True)  # Ctrl-C is for its owner
         self._main.settimeout(_START_S)
         hello, descriptors = self._hello(folder)
+        helpers = [self._hello(folder)[0] for _ in range(1 + hello["others"])]
         self._main.settimeout(None)
-        self.pid: int = hello["pid"]
+        helpers.sort(key=lambda helper: not helper["first"])
+        self.pids: list[int] = [helper["pid"] for helper in helpers]
         self.owner = (hello["user"], hello["group"]) if os.geteuid() == 0 else None
         self.parents = cgroups.Parents(**hello["cgroups"]) if hello["cgroups"] else None
         self.layer_on_disk: bool = hello["layer_on_disk"]

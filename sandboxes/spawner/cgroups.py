@@ -107,9 +107,12 @@ def limit(parents: Parents, name: str, memory_mb: int, pids: int) -> None:
     _write(f"{processes}/pids.max", str(pids))
 
 
-def join(parents: Parents, name: str, pid: int) -> None:
-    for folder in dict.fromkeys((parents.memory, parents.pids)):
-        _write(f"{folder}/{name}/cgroup.procs", str(pid))
+def doors(parents: Parents, name: str) -> list[int]:
+    """Descriptors of files: who writes 0 to each of them has joined. Memory's first; in version 2 they are one."""
+    # To move another process, or in version 2 any, the kernel waits until no process of the host forks: milliseconds.
+    file = "tasks" if parents.version == 1 else "cgroup.procs"
+    return [os.open(f"{folder}/{name}/{file}", os.O_WRONLY | os.O_CLOEXEC)
+            for folder in dict.fromkeys((parents.memory, parents.pids))]
 
 
 def remove(parents: Parents, name: str) -> None:

@@ -17,7 +17,7 @@ from sandboxes.spawner.view import AGENT_FOLDER, WORKSPACE, Root, View, copy_rea
 
 INSIDE_USER = 1000
 NOBODY = 65534
-_INFO, _SECCOMP = 6, 7
+_DOORS, _INFO, _SECCOMP = (6, 7), 10, 11
 
 
 _DEFAULTED = [signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGPIPE, signal.SIGTERM, signal.SIGXFSZ]
@@ -132,22 +132,33 @@ class Life:
     def spawn(self) -> None:
         """Start bubblewrap with the agent in it, which has started when it has told the agent's process id."""
         host = self.host
-        wanted = host.setup_seccomp if self._sets_up() else host.seccomp
-        seccomp = os.open(f"/proc/self/fd/{wanted}", os.O_RDONLY) if wanted >= 0 else -1
-        ends, (info, info_end) = Ends(), os.pipe()
-        placed = [*ends.theirs, (host.null, 1), (info_end, _INFO)]
-        if seccomp >= 0:
-            placed.append((seccomp, _SECCOMP))
+        given: list[tuple[int, int]] = []
         try:
-            self.outer_pid = self._posix_spawn([(os.POSIX_SPAWN_DUP2, held, number) for held, number in placed])
+            wanted = host.setup_seccomp if self._sets_up() else host.seccomp
+            if wanted >= 0:
+                given.append((os.open(f"/proc/self/fd/{wanted}", os.O_RDONLY), _SECCOMP))
+            doors = list(zip(cgroups.doors(host.parents, self.name), _DOORS, strict=False)) if host.parents else []
+            given += doors
+            self.info, info_end = os.pipe()
+            given.append((info_end, _INFO))
+            self._give([number for _, number in doors], given)
         finally:
-            ends.handed_over()
-            for descriptor in (info_end, seccomp):
-                if descriptor >= 0:
-                    os.close(descriptor)
-            self.ends, self.info = ends.ours, info
+            for descriptor, _ in given:
+                os.close(descriptor)
         self.said = b""
         self.outer = os.pidfd_open(self.outer_pid)
+
+    def _give(self, doors: list[int], given: list[tuple[int, int]]) -> None:
+        """Start it with its ends of the streams, and what else it is given at which numbers."""
+        ends = Ends()
+        self.ends = ends.ours
+        for number in doors:  # the agent's first lines, before any of its owner's
+            os.write(ends.ours[0], b"echo 0 >&%d&&exec %d>&-||exit\n" % (number, number))
+        try:
+            self.outer_pid = self._posix_spawn(
+                [(os.POSIX_SPAWN_DUP2, held, number) for held, number in (*ends.theirs, (self.host.null, 1), *given)])
+        finally:
+            ends.handed_over()
 
     def _posix_spawn(self, actions: list[tuple[int, ...]]) -> int:
         host = self.host
@@ -194,10 +205,8 @@ class Life:
         return 0 if data else -1
 
     def adopt(self, pid: int) -> None:
-        """Limit the agent's process and take hold of it."""
+        """Take hold of the agent's process."""
         self.inner = os.pidfd_open(pid)
-        if self.host.parents:
-            cgroups.join(self.host.parents, self.name, pid)
 
     def let_go(self) -> None:
         """Hold nothing of its mounts any longer: the kernel takes them apart when its last process ends."""

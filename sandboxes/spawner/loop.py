@@ -2,6 +2,9 @@
 
 It ends when its owner ends (a pidfd says so) or closes the main socket. It is process 1 of a pid namespace: however it
 ends, the kernel kills every process that it started, at whatever point of its start, and mounts go with them.
+
+Most of a start is waiting for the kernel, so there are several such loops, one a core: process 1 and forks of it. All
+take requests from the same socket, whichever is free; a sandbox is one loop's from its start to its end.
 """
 
 from __future__ import annotations
@@ -21,11 +24,12 @@ from sandboxes.spawner.life import Host, Life
 from sandboxes.spawner.view import View
 
 AHEAD = 2
-"""So many sandboxes are started before anybody asks for them, while there is nothing else to do."""
+"""So many sandboxes each loop starts before anybody asks for them, while there is nothing else to do."""
 _QUIET_S = 0.02
 """The last of them is replaced at once, the others when nobody has wanted anything for this long."""
 _RESERVED = 16
 _SHUTDOWN_S = 5.0
+_MOST_LOOPS = 4
 
 
 def main() -> None:
@@ -42,18 +46,34 @@ def main() -> None:
         if child:
             _bury(child, [0, watch, main_socket.detach()], parents)
             return
-        pid = int(os.readlink("/proc/self"))  # as the host counts
+        outside = os.open("/proc", os.O_RDONLY | os.O_DIRECTORY)  # counts as the host does
         host = _enter(setup, unprivileged, parents, _reserve_descriptors())
     except OSError as wrong:
         wire.send(main_socket, {"error": f"{wrong.filename or 'its helper process'}: {wrong.strerror}"})
         return
     lowers = os.open(host.lowers, os.O_RDONLY | os.O_DIRECTORY)
-    wire.send(main_socket, {"pid": pid, "user": host.user, "group": host.group, "lowers": host.lowers,
+    others = min(_MOST_LOOPS, len(os.sched_getaffinity(0))) - 1
+    wire.send(main_socket, {"others": others, "user": host.user, "group": host.group, "lowers": host.lowers,
                             "layer_on_disk": host.layer_on_disk, "cgroups": parents._asdict() if parents else None},
               [lowers])
     os.close(lowers)
+    main_socket.setblocking(False)
     gc.freeze()
-    _Loop(host, main_socket, watch).run()
+    children = _fork(others)
+    wire.send(main_socket, {"pid": int(os.readlink("self", dir_fd=outside)), "first": children is not None})
+    os.close(outside)
+    _Loop(host, main_socket, watch, children or []).run()
+
+
+def _fork(others: int) -> list[int] | None:
+    """Further processes that are as we are now; None in each of these."""
+    children = []
+    for _ in range(others):
+        child = os.fork()
+        if not child:
+            return None
+        children.append(child)
+    return children
 
 
 def _bury(child: int, descriptors: list[int], parents: cgroups.Parents | None) -> None:
@@ -101,19 +121,22 @@ def _memory_file(data: bytes) -> int:
 
 
 class _Loop:
-    def __init__(self, host: Host, main_socket: socket.socket, watch: int) -> None:
+    def __init__(self, host: Host, main_socket: socket.socket, watch: int, children: list[int]) -> None:
+        """`children`: process ids of other loops, without which this one does not go on."""
         self.host, self.main = host, main_socket
+        self.others = [os.pidfd_open(child) for child in children]
         self.watch, self.home = watch, mounts.current_namespace()
         self.poll = select.epoll()
         self.calls: dict[int, Callable[[], None]] = {}
         self.lives: set[Life] = set()
         self.ahead: list[Life] = []
-        """Sandboxes that are nobody's yet; each was started after somebody had taken one, so they cannot pile up."""
-        self.wanted = self.made = 0
-        self.names = str(time.monotonic_ns())
+        """Sandboxes that are nobody's yet. One that fails is not tried again before somebody has taken another."""
+        self.wanted, self.made = AHEAD, 0
+        self.names = f"{time.monotonic_ns()}-{os.getpid()}"
         self.ended = False
-        self._watch(main_socket.fileno(), self.accept)
-        self._watch(watch, self.end)
+        self._watch(main_socket.fileno(), self.accept, select.EPOLLIN | select.EPOLLEXCLUSIVE)
+        for descriptor in (watch, *self.others):
+            self._watch(descriptor, self.end)
 
     def run(self) -> None:
         while not self.ended:
@@ -135,18 +158,20 @@ class _Loop:
 
     def end(self) -> None:
         self.ended = True
-        self._forget(self.watch)
 
-    def _watch(self, descriptor: int, call: Callable[[], None]) -> None:
+    def _watch(self, descriptor: int, call: Callable[[], None], events: int = select.EPOLLIN) -> None:
         self.calls[descriptor] = call
-        self.poll.register(descriptor, select.EPOLLIN)
+        self.poll.register(descriptor, events)
 
     def _forget(self, descriptor: int) -> None:
         if self.calls.pop(descriptor, None):
             self.poll.unregister(descriptor)
 
     def accept(self) -> None:
-        message, descriptors = wire.receive(self.main)
+        try:
+            message, descriptors = wire.receive(self.main)
+        except BlockingIOError:  # another loop was faster
+            return
         if message is None:
             self.end()
             return
@@ -254,10 +279,9 @@ class _Loop:
             self.ahead.remove(life)
         self.lives.add(life)
         life.waiting = "close"
+        life.kill()
         life.let_go()
-        if life.outer >= 0:
-            life.kill()
-        else:
+        if life.outer < 0:
             self._dispose(life)
 
     def _dispose(self, life: Life) -> None:
@@ -271,7 +295,8 @@ class _Loop:
 
     def _shut_down(self) -> None:
         """Sandboxes are told that they end; what is left after a while, the end of this process ends."""
-        self._forget(self.main.fileno())
+        for descriptor in (self.main.fileno(), self.watch, *self.others):
+            self._forget(descriptor)
         for life in [*self.lives, *self.ahead]:
             self._end(life)
         deadline = time.monotonic() + _SHUTDOWN_S
@@ -279,6 +304,8 @@ class _Loop:
             self._turn(0.1)
         for life in list(self.lives):
             self._dispose(life)
+        for other in self.others:
+            select.select([other], [], [], max(0.0, deadline - time.monotonic()))
 
 
 def run() -> None:

@@ -53,7 +53,7 @@ def make_place(path: str, is_folder: bool) -> None:
         return
     os.makedirs(path if is_folder else os.path.dirname(path), exist_ok=True)
     if not is_folder:
-        os.close(os.open(path, os.O_CREAT | os.O_WRONLY | os.O_EXCL))
+        os.close(os.open(path, os.O_CREAT | os.O_WRONLY))
 
 
 class View(Root):

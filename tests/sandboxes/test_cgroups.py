@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -21,11 +22,15 @@ def test_made_joined_limited_and_removed() -> None:
         assert cgroups.make_parents(token) == parents  # a spawner that is started again finds them
         cgroups.make(parents, "one")
         cgroups.limit(parents, "one", 64, 10)
-        with subprocess.Popen(["sleep", "60"]) as child:
-            cgroups.join(parents, "one", child.pid)
+        doors = cgroups.doors(parents, "one")
+        joining = f"import os,time;[os.write(door,b'0') for door in {doors}];print(flush=True);time.sleep(60)"
+        with subprocess.Popen([sys.executable, "-c", joining], pass_fds=doors, stdout=subprocess.PIPE) as child:
+            assert child.stdout and child.stdout.readline() == b"\n"
             for folder in (parents.memory, parents.pids):
                 assert Path(folder, "one", "cgroup.procs").read_text().split() == [str(child.pid)]
             child.kill()
+        for door in doors:
+            os.close(door)
         assert Path(parents.pids, "one", "pids.max").read_text() == "10\n"
         assert cgroups.oom_kills(parents, "one") == 0
         held = cgroups.by_descriptor(parents)

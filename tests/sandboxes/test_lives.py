@@ -57,9 +57,10 @@ def state_of(backend: BubblewrapBackend) -> dict[str, object]:
 
 def counts_of(backend: BubblewrapBackend) -> dict[str, int]:
     """What the sandboxes that are started ahead have some of, at any moment."""
-    pid = backend.spawner_pid
-    return {"spawner mounts": len(mounts_of(pid)), "spawner descriptors": descriptors_of(pid),
-            "cgroups": len(cgroups_of(backend.folder.token)), "processes": len(members_of(os.getpgid(pid))),
+    pids = backend.spawner_pids
+    return {"spawner mounts": sum(len(mounts_of(pid)) for pid in pids),
+            "spawner descriptors": sum(map(descriptors_of, pids)),
+            "cgroups": len(cgroups_of(backend.folder.token)), "processes": len(members_of(os.getpgid(pids[0]))),
             "layers": len(list(backend.folder.path.glob("lives/*")))}
 
 
@@ -85,19 +86,25 @@ def test_no_mount_is_seen_by_the_host(bubblewrap: BubblewrapBackend) -> None:
     assert mounts_of() == before
     outer = parent_of(processes_in(namespace_of(sandbox))[0])
     assert [line for line in mounts_of(outer) if " overlay " in line]
-    assert not [line for line in mounts_of(bubblewrap.spawner_pid) if " overlay headrace " in line]
+    for pid in bubblewrap.spawner_pids:
+        assert not [line for line in mounts_of(pid) if " overlay headrace " in line]
     sandbox.close()
 
 
 def test_sandboxes_are_started_before_anybody_asks(bubblewrap: BubblewrapBackend) -> None:
-    """And each is handed out once."""
-    bubblewrap.acquire(SandboxSpec()).close()
+    """By each of the helper processes, and each is handed out once."""
+    pids = bubblewrap.spawner_pids
+    assert len(pids) == min(4, len(os.sched_getaffinity(0)))
+
+    def waiting() -> set[int]:
+        return {child for pid in pids for child in children_of(pid)} - {*pids}
+
     taken: set[int] = set()
     for _ in range(4):
-        before, until = set(children_of(bubblewrap.spawner_pid)), time.monotonic() + 60
-        while len(before) < AHEAD and time.monotonic() < until:
-            before = set(children_of(bubblewrap.spawner_pid))
-        assert len(before) == AHEAD
+        before, until = waiting(), time.monotonic() + 60
+        while len(before) < AHEAD * len(pids) and time.monotonic() < until:
+            before = waiting()
+        assert len(before) == AHEAD * len(pids)
         sandbox = bubblewrap.acquire(SandboxSpec())
         outer = parent_of(processes_in(namespace_of(sandbox))[0])
         assert outer in before - taken
@@ -152,11 +159,13 @@ def test_close_from_another_thread_ends_a_running_command(bubblewrap: Bubblewrap
     assert caught == ["sandbox_closed"]
 
 
+@pytest.mark.parametrize("killed", [0, -1])
 def test_a_killed_spawner_breaks_its_sandboxes_and_the_next_acquire_starts_another(
-        bubblewrap: BubblewrapBackend) -> None:
+        killed: int, bubblewrap: BubblewrapBackend) -> None:
+    """Whichever of its processes is killed, none is left."""
     sandbox = bubblewrap.acquire(SandboxSpec())
-    pids = [bubblewrap.spawner_pid, *processes_in(namespace_of(sandbox))]
-    os.kill(bubblewrap.spawner_pid, signal.SIGKILL)
+    pids = [*bubblewrap.spawner_pids, *processes_in(namespace_of(sandbox))]
+    os.kill(bubblewrap.spawner_pids[killed], signal.SIGKILL)
     wait_for_end(pids)
     with pytest.raises(SandboxError) as caught:
         sandbox.exec(["true"])
@@ -303,12 +312,13 @@ def test_a_sandbox_that_is_given_up_while_it_starts_leaves_nothing(tmp_path: Pat
     open_here("bubblewrap", tmp_path / "probe", artifacts).close()
     folder = reaper.OwnerFolder(tmp_path / "sandboxes")
     spawner = Spawner(folder)
-    group = os.getpgid(spawner.pid)
+    group = os.getpgid(spawner.pids[0])
     before, held = members_of(group), descriptors_of()
     for number in range(20):
         spawner.acquire({"id": str(number), "lower": str(tmp_path), "lease_s": 60, "memory_mb": 64, "pids": 16,
                          "workspace_mb": 16, "readonly": [], "aliases": [], "root": None}).close()
-        assert len(members_of(group)) <= len(before) + 2 * AHEAD  # bubblewrap, and an agent without a session yet
+        # Bubblewrap, and an agent without a session yet.
+        assert len(members_of(group)) <= len(before) + 2 * AHEAD * len(spawner.pids)
     assert descriptors_of() == held
     spawner.close()
     folder.remove()
