@@ -162,6 +162,26 @@ def take_over(path: Path) -> None:
         connection.execute("commit")
 
 
+class OpenFiles:
+    """The log's files as a writer opened them: it would write on into files that somebody removed or replaced."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._names = (os.fspath(path), f"{path}-wal")
+        self._opened: list[tuple[int, int]] | None = None
+
+    def check(self) -> None:
+        """After a commit, when both are there. Raises LogError if they are not those of the first commit any more."""
+        try:
+            found = [(stat.st_dev, stat.st_ino) for stat in map(os.stat, self._names)]
+        except FileNotFoundError:
+            found = []
+        self._opened = self._opened or found
+        if not found or found != self._opened:
+            raise LogError("log file was removed or replaced while this process writes it", where=str(self._path),
+                           hint="end the processes of this home, put the file back and start them again")
+
+
 def told_as(wrong: apsw.Error, path: Path) -> HeadraceError:
     """What an SQLite failure means for the log."""
     where = str(path)

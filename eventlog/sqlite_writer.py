@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import apsw
 
 from eventlog.sqlite_checkpoint import Checkpointer
-from eventlog.sqlite_file import checksum, connect, told_as
+from eventlog.sqlite_file import OpenFiles, checksum, connect, told_as
 from schemas.envelope import Event, Position, new_position
 from schemas.errors import HeadraceError, LogError
 from schemas.topics import TRAJECTORIES, partition_for
@@ -62,6 +62,7 @@ class Writer:
         self._connection = connect(path)
         self._checkpointer = checkpointer
         self._connection.set_wal_hook(self._committed)
+        self._files = OpenFiles(path)
         self._changed = threading.Condition()
         self._waiting: deque[_Append | _Task] = deque()
         self._bytes = self._events = 0
@@ -163,6 +164,7 @@ class Writer:
             self._connection.execute("begin immediate")
             answers = self._write(group)
             self._connection.execute("commit")
+            self._files.check()
         except Exception as wrong:
             self._roll_back()
             failure = told_as(wrong, self._path) if isinstance(wrong, apsw.Error) else wrong

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import difflib
+import errno
 import importlib
 import os
 import sys
@@ -93,8 +94,12 @@ def build_parser(only: str | None = None) -> argparse.ArgumentParser:
 def main(arguments: Sequence[str] | None = None) -> int:
     lifeline.attach()
     arguments = list(sys.argv[1:] if arguments is None else arguments)
+    if sys.stdout is None:  # It was closed when the program began.
+        sys.stdout = open(os.devnull, "w")  # noqa: SIM115
     try:
-        return _dispatch(arguments)
+        result = _dispatch(arguments)
+        sys.stdout.flush()
+        return result
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         return 130
@@ -105,6 +110,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _tell(error)
     except PermissionError as error:
         return _tell(UserError("permission denied", where=str(error.filename), hint="choose a writable --home"))
+    except OSError as error:
+        if error.errno != errno.ENOSPC:
+            raise
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # What it still holds goes nowhere.
+        return _tell(UserError("disk is full", where=str(error.filename or "standard output"), hint="free space"))
 
 
 def _tell(error: HeadraceError) -> int:

@@ -12,6 +12,8 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TextIO
 
+from schemas.errors import QueryError
+
 if TYPE_CHECKING:
     import pyarrow as pa
 
@@ -23,8 +25,9 @@ def print_table(table: pa.Table, style: str = "table", limit: int | None = None,
     file = file or sys.stdout
     if limit is not None:
         table = table.slice(0, limit)
-    names = list(table.column_names)
-    print_rows(names, ([plain(row[name]) for name in names] for row in table.to_pylist()), style, file)
+    columns = [_values(column) for column in table.columns]
+    print_rows(list(table.column_names), ([plain(value) for value in row] for row in zip(*columns, strict=True)),
+               style, file)
 
 
 def print_rows(names: Sequence[str], rows: Iterable[Sequence[Any]], style: str, file: TextIO | None = None) -> None:
@@ -52,7 +55,7 @@ def print_tables(tables: Mapping[str, pa.Table], style: str, limit: int | None =
 
     if style == "json":
         shown = safe if sys.stdout.isatty() else str
-        document = {name: [plain(row) for row in table.slice(0, limit).to_pylist()] for name, table in tables.items()}
+        document = {name: _objects(table.slice(0, limit)) for name, table in tables.items()}
         print(shown(json.dumps(document, indent=2, ensure_ascii=False)))
         return
     for number, (name, table) in enumerate(tables.items()):
@@ -63,6 +66,25 @@ def print_tables(tables: Mapping[str, pa.Table], style: str, limit: int | None =
         elif number:
             print()
         print_table(table, style, limit)
+
+
+def _objects(table: pa.Table) -> list[dict[str, Any]]:
+    columns = [_values(column) for column in table.columns]
+    return [dict(zip(table.column_names, map(plain, row), strict=True)) for row in zip(*columns, strict=True)]
+
+
+def _values(column: pa.ChunkedArray) -> list[Any]:
+    """Python's, or texts of times that Python does not have (the year 10000). Raises QueryError."""
+    import pyarrow as pa
+
+    try:
+        return list(column.to_pylist())
+    except (OverflowError, ValueError) as wrong:
+        try:
+            return list(column.cast(pa.string()).to_pylist())
+        except pa.ArrowException:
+            raise QueryError(f"a value cannot be shown ({wrong})", value=str(column.type),
+                             hint="cast it to text in the query") from None
 
 
 def plain(value: Any) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -193,6 +194,21 @@ def test_write_ahead_log_starts_over_though_it_was_written_during_a_checkpoint(
     for sequence in range(2, 5):
         log.append(TRAJECTORIES, [event("a", sequence)]).result()
     assert max(pages) > pages[-1]
+
+
+@pytest.mark.parametrize("gone", ["log.db", "log.db-wal", "the home", "replaced"])
+def test_appends_into_files_that_are_gone_are_not_acknowledged(log: SqliteLog, gone: str) -> None:
+    log.append(TRAJECTORIES, [event("a")]).result()
+    if gone == "the home":
+        shutil.rmtree(log._path.parent)
+    elif gone == "replaced":
+        shutil.copy(log._path, copy := log._path.with_name("copy"))
+        copy.rename(log._path)
+    else:
+        (log._path.parent / gone).unlink()
+    for sequence in (1, 2):
+        with pytest.raises(LogError, match="removed or replaced"):
+            log.append(TRAJECTORIES, [event("a", sequence)]).result()
 
 
 def test_full_queue_holds_the_appender_back(log: SqliteLog) -> None:

@@ -118,6 +118,13 @@ def test_a_mistake_is_one_paragraph_and_exit_2(
     assert list(tmp_path.iterdir()) == [], "a mistake must leave nothing behind"
 
 
+@pytest.mark.parametrize(("redirected", "code", "told"), [("> /dev/full", 2, "disk is full"), (">&-", 0, "")])
+def test_an_output_that_takes_nothing_is_told_in_a_paragraph(redirected: str, code: int, told: str) -> None:
+    done = subprocess.run(["sh", "-c", f"{sys.executable} -m headrace config show {redirected}"], capture_output=True,
+                          text=True, timeout=60)
+    assert done.returncode == code and told in done.stderr and "Traceback" not in done.stderr, done.stderr
+
+
 @pytest.mark.parametrize(
     "key, value", [("sandbox_memory_mb", "-5"), ("verify_workers", "0"), ("tool_deadline_s", "nan")]
 )

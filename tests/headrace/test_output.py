@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 
 from headrace.output import in_line, plain, print_table, safe
+from schemas.errors import QueryError
 
 TABLE = pa.table(
     {
@@ -77,3 +78,15 @@ def test_text_in_a_line_cannot_make_a_line() -> None:
 ])
 def test_a_difference_of_times_reads_as_one(interval: tuple[int, int, int], shown: str) -> None:
     assert plain(pa.MonthDayNano(interval)) == shown
+
+
+def test_times_that_python_does_not_have_are_shown_and_columns_of_one_name_too() -> None:
+    far = pa.table([pa.array([253_402_300_800_000_000], pa.timestamp("us", tz="UTC")), pa.array([1]), pa.array([2])],
+                   names=["at", "n", "n"])
+    out = io.StringIO()
+    print_table(far, "csv", file=out)
+    assert out.getvalue().splitlines()[0] == "at,n,n"
+    assert out.getvalue().splitlines()[1].startswith("10000-01-01") and out.getvalue().endswith(",1,2\n")
+    nested = pa.table({"at": pa.array([[253_402_300_800_000_000]], pa.list_(pa.timestamp("us", tz="UTC")))})
+    with pytest.raises(QueryError, match="cannot be shown"):
+        print_table(nested, "csv", file=out)
