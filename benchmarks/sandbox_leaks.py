@@ -25,8 +25,8 @@ from schemas.settings import Settings
 
 THREADS = 8
 SLACK = {"memory, MiB": 24, "helpers' memory, MiB": 8}
-"""What may have grown: sandboxes that are started ahead have up to so many of each."""
-_AHEAD = 40
+"""What may have grown: sandboxes that a helper has started ahead have up to `_AHEAD` of each."""
+_AHEAD = 20
 _PART = 200
 
 
@@ -48,7 +48,7 @@ def measure(backend: BubblewrapBackend, lives: int) -> bool:
     failed = run(backend, lives)
     taken_s, after = time.monotonic() - began, counts(backend)
     grown = {name: after[name] - before[name] for name in after}
-    leaked = [name for name, more in grown.items() if more > SLACK.get(name, _AHEAD)]
+    leaked = [name for name, more in grown.items() if more > SLACK.get(name, _AHEAD * len(backend.spawner_pids))]
     told = ", ".join(f"{name} {more:+d}" for name, more in grown.items() if more) or "nothing has grown"
     held = answer(f"things leaked by {lives} lives", len(leaked), "kinds", "<= 0", told)
     held &= answer(f"lives of {lives} that failed", failed, "lives", "<= 0", f"{lives / taken_s:.0f} lives a second")

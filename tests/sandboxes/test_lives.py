@@ -56,12 +56,23 @@ def state_of(backend: BubblewrapBackend) -> dict[str, object]:
 
 
 def counts_of(backend: BubblewrapBackend) -> dict[str, int]:
-    """What the sandboxes that are started ahead have some of, at any moment."""
+    """What the sandboxes that are started ahead have some of."""
+    wait_for_all_ahead(backend)
     pids = backend.spawner_pids
     return {"spawner mounts": sum(len(mounts_of(pid)) for pid in pids),
             "spawner descriptors": sum(map(descriptors_of, pids)),
             "cgroups": len(cgroups_of(backend.folder.token)), "processes": len(members_of(os.getpgid(pids[0]))),
             "layers": len(list(backend.folder.path.glob("lives/*")))}
+
+
+def wait_for_all_ahead(backend: BubblewrapBackend) -> set[int]:
+    """The processes of all sandboxes that are started ahead, when they are there and no other is."""
+    pids, until = backend.spawner_pids, time.monotonic() + 60
+    while time.monotonic() < until:
+        found = {child for pid in pids for child in children_of(pid)} - {*pids}
+        if len(found) == AHEAD * len(pids):
+            return found
+    raise AssertionError(f"not {AHEAD} ahead for each of {pids}")
 
 
 def test_lives_leak_nothing(bubblewrap: BubblewrapBackend) -> None:
@@ -93,18 +104,10 @@ def test_no_mount_is_seen_by_the_host(bubblewrap: BubblewrapBackend) -> None:
 
 def test_sandboxes_are_started_before_anybody_asks(bubblewrap: BubblewrapBackend) -> None:
     """By each of the helper processes, and each is handed out once."""
-    pids = bubblewrap.spawner_pids
-    assert len(pids) == min(4, len(os.sched_getaffinity(0)))
-
-    def waiting() -> set[int]:
-        return {child for pid in pids for child in children_of(pid)} - {*pids}
-
+    assert len(bubblewrap.spawner_pids) == min(4, len(os.sched_getaffinity(0)))
     taken: set[int] = set()
     for _ in range(4):
-        before, until = waiting(), time.monotonic() + 60
-        while len(before) < AHEAD * len(pids) and time.monotonic() < until:
-            before = waiting()
-        assert len(before) == AHEAD * len(pids)
+        before = wait_for_all_ahead(bubblewrap)
         sandbox = bubblewrap.acquire(SandboxSpec())
         outer = parent_of(processes_in(namespace_of(sandbox))[0])
         assert outer in before - taken
