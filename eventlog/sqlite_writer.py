@@ -221,16 +221,18 @@ class Writer:
         for event in item.events:
             key = (number, partition_for(event.subject, partitions))
             if key not in heads:
-                heads[key] = before[key] = self._head(key)
+                self._read_heads(number, heads, before)
             offset = heads[key]
             heads[key] = offset + 1
             row = (*key, offset, *event)
             rows.append((*row, checksum(row)))
         return rows
 
-    def _head(self, key: tuple[int, int]) -> int:
-        row = self._connection.execute("select next_offset from heads where topic = ? and partition = ?", key).get
-        return int(row)
+    def _read_heads(self, number: int, heads: Heads, before: Heads) -> None:
+        for part, offset in self._connection.execute("select partition, next_offset from heads where topic = ?",
+                                                     (number,)):
+            before.setdefault((number, part), offset)
+            heads.setdefault((number, part), offset)
 
     def _write_each(self, item: _Append, heads: Heads, before: Heads) -> list[Position] | LogError:
         """One append event by event: what is there already keeps its position; a clash undoes this append alone."""
