@@ -11,13 +11,14 @@ from headrace.options import add_home, add_reading, add_sandbox, add_verifiers, 
 from tasks.importers import IMPORTERS
 
 if TYPE_CHECKING:
+    from schemas.errors import TaskError
     from tasks.task import Task
 
 NOTES_SHOWN = 10
 EXAMPLES = """examples:
   headrace tasks import humaneval HumanEval.jsonl.gz
   headrace tasks import gsm8k test.jsonl
-  headrace tasks import harbor my-tasks/        Harbor or Terminal-Bench: one task, or a folder of tasks
+  headrace tasks import harbor my-tasks/        Harbor or Terminal-Bench: a task, or a folder of them; sound ones are taken
   headrace tasks check humaneval                reference solutions and empty ones; what fails is quarantined
   headrace tasks ls
   headrace tasks ls --set humaneval -o json
@@ -52,12 +53,14 @@ def run(options: argparse.Namespace) -> int:
 
 def _import(options: argparse.Namespace) -> int:
     from consumers.sink import Sink
+    from headrace.output import in_line
     from headrace.rooms import Rooms
     from headrace.service import drain
     from producers.request import register_tasks
     from tasks.importers import load_tasks
 
-    tasks = load_tasks(options.format, options.file)
+    refused: list[TaskError] = []
+    tasks = load_tasks(options.format, options.file, refused)
     with Rooms(settings_of(options)) as rooms:
         rooms.make_home().matched()
         registered = register_tasks(rooms.log, rooms.artifacts, tasks)
@@ -65,8 +68,12 @@ def _import(options: argparse.Namespace) -> int:
     names = sorted({task.set for task in registered})
     print(f"registered {len(registered)} task{'s' if len(registered) > 1 else ''} in set {', '.join(names)}")
     _print_notes(tasks)
+    for wrong in refused:
+        print(f"not taken: {in_line(str(wrong))}")
+    if refused:
+        print(f"{len(refused)} of {len(refused) + len(tasks)} tasks were not taken")
     print(f"next: headrace run --tasks {names[0]} --policy scripted:reference")
-    return 0
+    return 1 if refused else 0
 
 
 def _print_notes(tasks: Sequence[Task]) -> None:

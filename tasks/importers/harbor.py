@@ -38,8 +38,9 @@ _MEMORY_MB = 512
 _ABSOLUTE = re.compile(r"(?<![\w./:~-])(/(?:etc|root|home|opt|var|srv|data|output|mnt|tmp|usr)\b)")
 
 
-def load(path: str | Path) -> list[Task]:
-    """The task of a folder, or the tasks of the folders in it. The first that is broken stops the import."""
+def load(path: str | Path, refused: list[TaskError] | None = None) -> list[Task]:
+    """The task of a folder, or the tasks of the folders in it. What is broken goes to `refused`, or is raised where
+    there is no such list or no sound task."""
     root = Path(path)
     if not root.is_dir():
         raise TaskError("there is no such folder", where=str(root), hint=HINT)
@@ -47,11 +48,20 @@ def load(path: str | Path) -> list[Task]:
     if not folders:
         raise TaskError("the folder is no task and holds none", where=str(root), hint=HINT)
     tasks: dict[str, Task] = {}
+    broken: list[TaskError] = []
     for folder in folders:
-        task = _load(folder) if (folder / "task.toml").is_file() else terminal_bench.load_one(folder)
-        if task.task_id in tasks:
-            raise TaskError("a task's name stands there twice", where=str(folder), value=task.task_id, hint=HINT)
+        try:
+            task = _load(folder) if (folder / "task.toml").is_file() else terminal_bench.load_one(folder)
+            if task.task_id in tasks:
+                raise TaskError("a task's name stands there twice", where=str(folder), value=task.task_id, hint=HINT)
+        except TaskError as wrong:
+            broken.append(wrong)
+            continue
         tasks[task.task_id] = task
+    if broken and (refused is None or not tasks):
+        raise broken[0]
+    if refused is not None:
+        refused += broken
     return list(tasks.values())
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from headrace.cli import main
 from schemas.errors import TaskError
 from tasks.importers import load_tasks
 from tasks.importers.harbor import strip_canary
@@ -95,6 +96,23 @@ def test_a_folder_of_tasks_may_mix_both_formats(tmp_path: Path) -> None:
     assert first.files == {"given.txt": b"given"}, "neither tests nor the solution are copied to the policy"
     assert first.hidden["script"]["by_exit_code"] and second.set == "harbor"
     assert [turn for turn in first.reference if "echo 42" in turn]
+
+
+def test_the_sound_tasks_of_a_folder_are_taken_and_the_others_told(
+        tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for name in ("a", "b", "c"):
+        harbor(tmp_path / "tasks" / name)
+    (tmp_path / "tasks" / "b" / "tests" / "test.sh").unlink()
+    refused: list[TaskError] = []
+    assert len(load_tasks("harbor", tmp_path / "tasks", refused)) == 2
+    assert [str(tmp_path / "tasks" / "b") in wrong.where for wrong in refused] == [True]
+    assert main(["tasks", "import", "harbor", str(tmp_path / "tasks"), "--home", str(tmp_path / "home")]) == 1
+    out = capsys.readouterr().out
+    assert "registered 2 tasks" in out and "not taken: there is no test script" in out and "1 of 3 tasks" in out
+    for name in ("a", "c"):
+        (tmp_path / "tasks" / name / "tests" / "test.sh").unlink()
+    with pytest.raises(TaskError, match="no test script"):
+        load_tasks("harbor", tmp_path / "tasks", refused)
 
 
 def test_the_template(cases: Callable[[str], Path]) -> None:
