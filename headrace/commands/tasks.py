@@ -18,7 +18,7 @@ NOTES_SHOWN = 10
 EXAMPLES = """examples:
   headrace tasks import humaneval HumanEval.jsonl.gz
   headrace tasks import gsm8k test.jsonl
-  headrace tasks import harbor my-tasks/        Harbor or Terminal-Bench: a task, or a folder of them; sound ones are taken
+  headrace tasks import harbor my-tasks/        Harbor or Terminal-Bench: one, or a folder; sound ones are taken
   headrace tasks check humaneval                reference solutions and empty ones; what fails is quarantined
   headrace tasks ls
   headrace tasks ls --set humaneval -o json
