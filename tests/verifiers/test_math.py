@@ -152,6 +152,16 @@ def test_a_given_unit_counts_and_a_task_may_allow_more() -> None:
     assert judged("5", "5 clips").reward == judged("5", "5 clips in total").reward == 1.0
 
 
+@pytest.mark.parametrize(("want", "answer", "prompt", "reward"), [
+    ("10000", "10⁴", "", 1), ("104", "10⁴", "", 0), ("10^{-5}", "1 × 10⁻⁵", "", 1), ("102", "10₂", "", 0),
+    ("1010_2", "1010₂", "", 1), ("1010_2", "1010_{2}", "", 1), ("1010_2", "1010_3", "", 0),
+    ("1010_2", "1010", "Write ten in base 2.", 1), ("1010_2", "1010", "Write ten in binary.", 1),
+    ("1010_2", "1010", "How many?", 0), ("1010", "1010_2", "Ten in base $2$?", 1), ("10", "10_2", "", 0),
+    ("1A_{16}", "1a_{16}", "", 1), ("x_1", "x₁", "", 1), ("3", "log₂ 8", "", 1), ("5 cm^2", "5 cm²", "", 1)])
+def test_raised_and_lowered_digits_are_powers_and_bases(want: str, answer: str, prompt: str, reward: float) -> None:
+    assert judged(want, answer, prompt).reward == reward
+
+
 def test_the_evidence_tells_a_person_how_both_sides_were_read() -> None:
     right = judged("\\frac{1}{2}", "Half of it, so\n\\boxed{0.5}").evidence
     assert (right["final"], right["read_want"], right["read_answer"], right["why"]) == (

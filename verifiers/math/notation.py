@@ -36,6 +36,9 @@ FAMILIES = (
     {"second", "minute", "hour", "day", "week", "month", "year"}, {"degree", "radian"},
     {"dollar", "cent", "euro", "pound", "penny", "yen"})
 """Units of one kind: 5 kilometers is no answer where the task speaks of meters."""
+_RAISED, _LOWERED = re.compile("[⁺⁻]?[⁰¹²³⁴-⁹]+"), re.compile("[₀-₉]+")
+"""Left to Unicode's normal form, ten to the fourth is 104."""
+_RADIX = re.compile(r"([0-9][0-9A-Fa-f]*|[A-F]+(?=_\{?16)) ?_ ?\{?(\d{1,2})\}?")
 _VULGAR = re.compile("[\u00bc-\u00be\u2150-\u215e\u2189]")
 _DASHES = dict.fromkeys(map(ord, "‐‑‒–—−"), "-")
 _LATEX = {"\\left": "", "\\right": "", "\\!": "", "\\,": " ", "\\;": " ", "\\:": " ", "\\ ": " ",
@@ -98,6 +101,12 @@ def write(text: str, listed: bool = False, beside: str = "") -> Written:
     if not is_set and sum(bool(re.search(r"[\d\\]|^[A-Za-z]$|[=<>]", item)) for item in items) > 1:
         raise Unclear("several answers")
     return _single(plain)
+
+
+def radix(plain: str) -> tuple[str, int] | None:
+    """Digits and base of `1A_{16}`; None for anything else."""
+    found = _RADIX.fullmatch(plain)
+    return (found[1].upper(), int(found[2])) if found else None
 
 
 def _single(plain: str) -> Written:
@@ -180,7 +189,8 @@ def clean(text: str, listed: bool = False) -> str:
     """One normal form: no delimiters of mathematics, no layout, plain dashes and digits. A comma between groups of
     three digits is dropped, but not in brackets, nor where several values are wanted."""
     text = _VULGAR.sub(lambda mark: " " + unicodedata.normalize("NFKC", mark[0]).replace("\u2044", "/"), text)
-    text = re.sub("[²³]", lambda mark: "^" + unicodedata.normalize("NFKC", mark[0]), text)
+    text = _RAISED.sub(_raised, text)
+    text = _LOWERED.sub(lambda run: f"_{{{unicodedata.normalize('NFKC', run[0])}}}", text)
     text = "".join(map(_ascii_digit, unicodedata.normalize("NFKC", text.translate(_DASHES))))
     text = re.sub(r"(?<=\d)(?:\\[,;:!]|\\thinspace)(?=\d{3}(?!\d))", "", text)
     text = re.sub(r"(?<!\\)\$\$?([^$]+)(?<!\\)\$\$?|\\\((.*?)\\\)|\\\[(.*?)\\\]",
@@ -200,6 +210,11 @@ def clean(text: str, listed: bool = False) -> str:
                       lambda found: found[1].replace(" ", ""), text)
     text = re.sub(r"(?<![\d.])(\d*)\.(\d{0,9})\\(?:overline|bar)\s*\{(\d{1,9})\}", _repeating, text)
     return _intervals(re.sub(r"^=\s*", "", text))
+
+
+def _raised(run: re.Match[str]) -> str:
+    power = unicodedata.normalize("NFKC", run[0]).replace("\u2212", "-")
+    return f"^{power}" if len(power) == 1 else f"^{{{power}}}"
 
 
 def _ascii_digit(mark: str) -> str:

@@ -30,6 +30,7 @@ from verifiers.verifier import Context, Score
 MODULES = ("verifiers.killable", "verifiers.number_words", "verifiers.math", *(f"verifiers.math.{name}" for name in (
     "compare", "exact", "final", "notation", "numeric", "verifier")))
 _BOXED = re.compile(r"\\(?:boxed|fbox)\b")
+_BASES = {2: "binary", 8: "octal", 16: "hexadecimal"}
 DEADLINE_S = 3.0
 """Of processor time, for one comparison; a usual one takes a tenth."""
 MEMORY_MB = 1024
@@ -77,6 +78,8 @@ class MathVerifier:
 
     def _compare(self, want: notation.Written, got: notation.Written, task: Task) -> tuple[bool, dict[str, Any]]:
         """Verdict, and how each side was read."""
+        if (same := _same_radix(want.plain, got.plain, task.prompt)) is not None:
+            return same, {"read_want": want.plain, "read_answer": got.plain, "why": _why(same)}
         if want.is_words or (got.is_words and want.number is not None):
             same = got.plain.strip("() ").casefold() == want.plain.strip("() ").casefold()
             return same, {"read_want": want.plain, "read_answer": got.plain, "why": _why(same)}
@@ -132,6 +135,19 @@ def _wanted(task: Task) -> tuple[MathHidden, notation.Written]:
 
 def _asks_percent(task: Task) -> bool:
     return bool(re.search(r"%|\bper ?cent", task.prompt, re.IGNORECASE))
+
+
+def _same_radix(want: str, got: str, prompt: str) -> bool | None:
+    """Of numerals with a base; one without it is in the base that the task names. None: no side has one."""
+    wanted, answered = notation.radix(want), notation.radix(got)
+    if wanted is None and answered is None:
+        return None
+    if wanted is not None and answered is not None:
+        return wanted == answered
+    (digits, base), other = (wanted, got) if wanted else (answered or ("", 0), want)
+    named = base == 10 or re.search(rf"\bbase[- $]*{base}\b|_ ?\{{?{base}\b", prompt, re.IGNORECASE) or (
+        re.search(_BASES.get(base, "(?!)"), prompt, re.IGNORECASE))
+    return bool(named) and other.upper() == digits
 
 
 def _foreign_unit(want: notation.Written, got: notation.Written, hidden: MathHidden, task: Task) -> str:
