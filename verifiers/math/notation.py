@@ -38,6 +38,10 @@ FAMILIES = (
 """Units of one kind: 5 kilometers is no answer where the task speaks of meters."""
 _RAISED, _LOWERED = re.compile("[⁺⁻]?[⁰¹²³⁴-⁹]+"), re.compile("[₀-₉]+")
 """Left to Unicode's normal form, ten to the fourth is 104."""
+_SETS = dict.fromkeys(("all real numbers", "all reals", "all real values"), "\\mathbb{R}") | dict.fromkeys(
+    ("no solution", "no solutions", "no real solution", "no real solutions", "empty set", "the empty set", "{}",
+     "\\{\\}", "\\{ \\}"), "\\emptyset")
+"""Sets in words."""
 _RADIX = re.compile(r"([0-9][0-9A-Fa-f]*|[A-F]+(?=_\{?16)) ?_ ?\{?(\d{1,2})\}?")
 _VULGAR = re.compile("[\u00bc-\u00be\u2150-\u215e\u2189]")
 _DASHES = dict.fromkeys(map(ord, "‐‑‒–—−"), "-")
@@ -91,6 +95,7 @@ class Written(NamedTuple):
 def write(text: str, listed: bool = False, beside: str = "") -> Written:
     """`listed`: several values are wanted. `beside`: the wanted answer, whose words are no hedges. Raises Unclear."""
     plain = clean(text, listed)
+    plain = _SETS.get(plain.lower(), plain)
     allowed = {hedge.lower() for hedge in HEDGES.findall(clean(beside, listed))}
     if hedges := [hedge for hedge in HEDGES.findall(plain) if hedge.lower() not in allowed]:
         raise Unclear(f"a hedge: `{hedges[0]}`")
