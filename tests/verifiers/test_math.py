@@ -157,10 +157,11 @@ def test_a_given_unit_counts_and_a_task_may_allow_more() -> None:
     ("1010_2", "1010₂", "", 1), ("1010_2", "1010_{2}", "", 1), ("1010_2", "1010_3", "", 0),
     ("1010_2", "1010", "Write ten in base 2.", 1), ("1010_2", "1010", "Write ten in binary.", 1),
     ("1010_2", "1010", "How many?", 0), ("1010", "1010_2", "Ten in base $2$?", 1), ("10", "10_2", "", 0),
-    ("\\mathbb{R}", "All real numbers.", "", 1), ("(-\\infty,\\infty)", "all reals", "", 1), ("5", "no solution", "", 0),
+    ("\\mathbb{R}", "All real numbers.", "", 1), ("(-\\infty,\\infty)", "all reals", "", 1),
+    ("5", "no solution", "", 0),
     ("\\emptyset", "no solution", "", 1), ("\\{\\}", "No solutions", "", 1), ("no solution", "x=3", "", 0),
     ("1A_{16}", "1a_{16}", "", 1), ("x_1", "x₁", "", 1), ("3", "log₂ 8", "", 1), ("5 cm^2", "5 cm²", "", 1)])
-def test_raised_and_lowered_digits_are_powers_and_bases_and_words_sets(want: str, answer: str, prompt: str, reward: float) -> None:
+def test_powers_bases_and_sets_in_words(want: str, answer: str, prompt: str, reward: float) -> None:
     assert judged(want, answer, prompt).reward == reward
 
 
