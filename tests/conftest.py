@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -25,6 +26,11 @@ def require_real(component: str, why: str) -> NoReturn:
     if os.environ.get("HEADRACE_REQUIRE_REAL") == "1":
         pytest.fail(message)
     pytest.skip(message)
+
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    # A shell that starts the tests in the background has them, and all that they start, ignore it.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(autouse=True)
