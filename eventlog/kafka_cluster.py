@@ -166,12 +166,16 @@ class Cluster:
 
     def _compare(self, known: dict[str, Any], cluster: str, topics: Mapping[str, Any]) -> None:
         if known and known["cluster"] != cluster:
-            raise self._another("another Kafka cluster answers than the one this home was used with",
-                                f"cluster {cluster}, known {known['cluster']}")
+            self._changed = ("another Kafka cluster answers than the one this home was used with",
+                             f"cluster {cluster}, known {known['cluster']}")
+            self.refuse_another()
         for topic, number in known.get("topics", {}).items():
             found = str(topics[topic].get("topic_id", "")) if topic in topics else "none"
             if number and found != number:
-                raise self._another(f"topic `{topic}` was deleted or recreated", f"id {found}, known {number}")
+                told = (f"topic `{topic}` was deleted or recreated", f"id {found}, known {number}")
+                if topic in topics:  # One that is away may only be away for the moment.
+                    self._changed = told
+                raise self._another(*told)
 
     def _another(self, what: str, value: str) -> LogRecreatedError:
         hint = (f"the lake's positions belong to the old one: use another --home, or remove {self._file()} "

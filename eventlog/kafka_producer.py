@@ -121,6 +121,7 @@ class Appender:
         self._over.wait(max(0.0, self._start_again_at - time.monotonic()))
         with self._sending:
             self._replace_lost()
+        self._cluster.refuse_another()
         pending = Pending(self, topic, len(events), size)
         self._admit(pending)
         sent = []
