@@ -45,6 +45,7 @@ def test_topic_full_of_control_records_is_read_to_its_end(kafka_settings: Settin
                 committed += [10 * number + part for part in range(5)]
             else:
                 producer.abort_transaction()
+    log.ends([TASKS])  # Waits for the mark of the last transaction, which the broker writes in its own time.
     end = log.ends([TASKS])[TASKS, 0]
     assert end > 5 * TRANSACTIONS  # Aborted records and the marks of transactions have offsets too.
     reader = log.subscribe([TASKS], group)
