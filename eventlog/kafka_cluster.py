@@ -30,6 +30,7 @@ MESSAGE_BYTES = MAX_EVENT_BYTES + (1 << 20)
 _BOOTSTRAP_S = 6.0
 _REQUEST_S = 15.0
 _TOPICS_READY_S = 30.0
+_COMES_BACK_S = 10.0
 _LOOK_AGAIN_S = 0.05
 _LOOK_AROUND_S = 5.0
 """How often a client asks which topics there are: so long may a log that was made anew go unnoticed."""
@@ -86,11 +87,18 @@ class Cluster:
     def _ends(self, places: list[Any], isolation: str) -> dict[Any, int]:
         if not places:
             return {}
-        try:
-            found = self.admin.list_partition_offsets(dict.fromkeys(places, -1), isolation_level=isolation,
-                                                      timeout_ms=int(_REQUEST_S * 1000))
-        except kafka.errors.KafkaError as wrong:
-            raise told_as(wrong, self.setting) from None
+        deadline = time.monotonic() + _COMES_BACK_S
+        while True:
+            try:
+                found = self.admin.list_partition_offsets(dict.fromkeys(places, -1), isolation_level=isolation,
+                                                          timeout_ms=int(_REQUEST_S * 1000))
+                break
+            except kafka.errors.NodeNotReadyError as wrong:  # No connection yet, to a broker that is back perhaps.
+                if time.monotonic() > deadline:
+                    raise told_as(wrong, self.setting) from None
+                time.sleep(_LOOK_AGAIN_S)
+            except kafka.errors.KafkaError as wrong:
+                raise told_as(wrong, self.setting) from None
         return {place: int(at.offset) for place, at in found.items()}
 
     def group_id(self, group: str) -> str:
