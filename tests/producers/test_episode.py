@@ -108,6 +108,17 @@ def test_json_tools_work_in_one_workspace_and_done_carries_the_answer(world: Wor
     assert world.submission(transcript.episode_id).answer == "42"
 
 
+def test_nothing_but_the_workspace_goes_from_one_call_to_the_next(world: World) -> None:
+    """What a call left running could change the workspace after its digest was taken, or answer for a later call."""
+    first = "mkdir deep; cd deep; export X=1; (setsid nohup sleep 6173 >/dev/null 2>&1 &); sleep 6173 & echo begun"
+    second = "pwd; echo X=$X; cat /proc/[0-9]*/cmdline | tr '\\0' ' ' | grep -c 'sleep 617[3]'"
+    transcript = world.play(json_task(), [json_turn("run", command=first), json_turn("run", command=second),
+                                          json_turn("done")])
+    begun, after = (turn.calls[0].returned for turn in transcript.turns[:2])
+    assert begun is not None and begun.output == "begun"
+    assert after is not None and after.output == "/workspace\nX=\n0\n[exit code 1]"
+
+
 def test_calls_after_done_are_not_made(world: World) -> None:
     both = f"[{json_turn('done')}, {json_turn('run', command='touch late')}]"
     transcript = world.play(json_task(), [both])
