@@ -81,12 +81,13 @@ def _text(data: bytes, hidden: TextHidden) -> tuple[float, dict[str, Any]]:
 
 
 def _box(data: bytes, hidden: BoxHidden) -> tuple[float, dict[str, Any]]:
+    want = {"width": hidden.width, "depth": hidden.depth, "volume": hidden.volume}
     try:
         measures = measure(formats.parse_mesh(data, hidden.out))
     except MeshError as wrong:
-        return 0.0, {"problem": str(wrong)}
+        return 0.0, {"problem": str(wrong), "want": want}
     solid = measures.closed and measures.consistent
     parts = {"width": EXTENT_SHARE * (measures.extents[0] == hidden.width),
              "depth": EXTENT_SHARE * (measures.extents[1] == hidden.depth),
              "volume": VOLUME_SHARE * (solid and abs(measures.volume - hidden.volume) < VOLUME_TOLERANCE)}
-    return sum(parts.values()), {"parts": parts, "measured": measures._asdict()}
+    return sum(parts.values()), {"want": want, "parts": parts, "measured": measures._asdict()}

@@ -29,7 +29,11 @@ def test_the_right_shape_scores_one_wherever_it_stands(rig: Rig) -> None:
     for shape in (box(2, 4, 6), moved(box(2, 4, 6), -100)):
         score = rig.score(rig.hand_in(TASK, {"part.obj": obj(shape)}))
         assert (score.status, score.reward) == (ScoreStatus.OK, 1.0)
-        assert rig.evidence(score)["details"]["measured"]["volume"] == 48.0
+        details = rig.evidence(score)["details"]
+        assert details["measured"]["volume"] == details["wanted"]["volume"] == 48.0
+        assert details["wanted"]["probes"]["outside"] == [[1.0, 2.0, 7.0], [-1.0, 2.0, 3.0]]
+        assert set(details["wanted"]) == {
+            "bodies", "cavities", "tolerance", "extents", "volume", "area", "euler", "probes"}
 
 
 @pytest.mark.parametrize("mesh", [

@@ -297,6 +297,20 @@ def test_probes_hold_or_not(rig: Rig, probe: dict[str, object], right: str, wron
         assert rig.evidence(score)["details"]["probes"][0]["wrong"]
 
 
+def test_a_probe_that_fails_says_what_was_wanted_and_what_was_found(rig: Rig) -> None:
+    score = probed(rig, [
+        {"file": "a", "equals": "wanted\n"}, {"file": "a", "lines": ["wanted"]}, {"file": "b", "json": {"n": 1}},
+        {"git": ".", "branch": "wanted"}, {"git": ".", "subject": "^wanted$"}, {"git": ".", "commit": "wanted"}],
+        "echo found > a; echo '{\"n\": 2}' > b; git -c init.defaultBranch=main init -q; "
+        "git -c user.name=a -c user.email=b commit -q --allow-empty -m found")
+    told = [probe["wrong"] for probe in rig.evidence(score)["details"]["probes"]]
+    assert told[:5] == [
+        r"reads 'found\n', not 'wanted\n'", r"has other lines than ['wanted']: 'found\n'",
+        """holds another value than {'n': 1}: '{"n": 2}\\n'""", "is on main, not wanted",
+        "HEAD says 'found', which does not match '^wanted$'"]
+    assert told[5].startswith("HEAD is ") and told[5].endswith(", not wanted")
+
+
 def test_weights_and_gates_of_probes(rig: Rig) -> None:
     probes: list[dict[str, object]] = [{"file": "a", "weight": 3}, {"file": "b"},
                                        {"file": "bad", "kind": "absent", "gate": True, "weight": 0}]

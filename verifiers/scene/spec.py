@@ -6,6 +6,8 @@ Places are measured from the lowest corner of the model's bounding box, so it do
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 
 from schemas.errors import VerifierError
@@ -105,6 +107,12 @@ def hidden_of(task: Task) -> SceneHidden:
     if fault:
         raise VerifierError(fault, where=where)
     return hidden
+
+
+def wanted_of(hidden: SceneHidden) -> dict[str, Any]:
+    """What a model is measured against, for people; the reference it is compared with is in the pictures."""
+    named = ("bodies", "cavities", "tolerance", *CONSTRAINTS)
+    return {name: msgspec.to_builtins(value) for name in named if (value := getattr(hidden, name)) is not None}
 
 
 def _fault(hidden: SceneHidden) -> str:

@@ -23,7 +23,7 @@ from verifiers.scene.measures import edges_of, measure
 from verifiers.scene.mesh import Mesh, MeshError
 from verifiers.scene.overlap import overlap
 from verifiers.scene.program import make
-from verifiers.scene.spec import SceneHidden, hidden_of
+from verifiers.scene.spec import SceneHidden, hidden_of, wanted_of
 from verifiers.submitted import NotSubmitted, read_submitted
 from verifiers.verifier import Context, Score
 
@@ -47,7 +47,7 @@ class SceneVerifier:
         the comparison and their mean."""
         hidden = hidden_of(task)
         components: dict[str, float] = {}
-        evidence: dict[str, Any] = {"mesh": hidden.mesh}
+        evidence: dict[str, Any] = {"mesh": hidden.mesh, "wanted": wanted_of(hidden)}
         reference = reference_of(hidden.comparison, context.artifacts) if hidden.comparison else None
         if hidden.toolchain:
             made = make(submission, task, hidden, hidden.toolchain, context)

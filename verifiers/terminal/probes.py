@@ -136,9 +136,9 @@ def _file(probe: Mapping[str, Any], found: Mapping[str, Any]) -> str | None:
 def _text(probe: Mapping[str, Any], data: bytes) -> str | None:
     text = data.decode(errors="replace")
     if "equals" in probe and text != probe["equals"]:
-        return f"reads {text[:200]!r}"
+        return f"reads {text[:200]!r}, not {_shown(probe['equals'])}"
     if "lines" in probe and [line.rstrip() for line in text.rstrip().splitlines()] != list(probe["lines"]):
-        return f"has other lines: {text[:200]!r}"
+        return f"has other lines than {_shown(list(probe['lines']))}: {text[:200]!r}"
     for part in _listed(probe.get("contains")):
         if part not in text:
             return f"does not contain {part!r}"
@@ -153,8 +153,12 @@ def _text(probe: Mapping[str, Any], data: bytes) -> str | None:
         except (ValueError, RecursionError):
             return f"is not JSON: {text[:200]!r}"
         if json.dumps(value, sort_keys=True) != json.dumps(probe["json"], sort_keys=True):
-            return f"holds another value: {text[:200]!r}"
+            return f"holds another value than {_shown(probe['json'])}: {text[:200]!r}"
     return None
+
+
+def _shown(wanted: Any) -> str:
+    return repr(wanted)[:200]
 
 
 def _listed(value: Any) -> Iterable[str]:
@@ -171,16 +175,16 @@ def _git(probe: Mapping[str, Any], sandbox: Sandbox, folder: str) -> str | None:
     if head.exit_code != 0:
         return f"has no commit {ref}"
     if "commit" in probe and head.stdout.decode().strip() != probe["commit"]:
-        return f"{ref} is {head.stdout.decode().strip()}"
+        return f"{ref} is {head.stdout.decode().strip()}, not {probe['commit']}"
     if "branch" in probe and (on := said("symbolic-ref", "--short", "HEAD").stdout.decode().strip()) != probe["branch"]:
-        return f"is on {on or 'no branch'}"
+        return f"is on {on or 'no branch'}, not {probe['branch']}"
     if "absent_ref" in probe and said("rev-parse", "--verify", "--quiet", "--end-of-options",
                                       probe["absent_ref"]).exit_code == 0:
         return f"still has {probe['absent_ref']}"
     if "subject" in probe:
         subject = said("log", "-1", "--format=%s", "--end-of-options", ref).stdout.decode(errors="replace").strip()
         if not re.search(probe["subject"], subject):
-            return f"{ref} says {subject!r}"
+            return f"{ref} says {subject[:200]!r}, which does not match {probe['subject']!r}"
     if "file" in probe:
         content = said("cat-file", "blob", f"{ref}:{probe['file']}")
         return _output(probe, content) if content.exit_code == 0 else f"{ref} has no file {probe['file']}"
