@@ -9,6 +9,7 @@ from headrace.options import add_home, add_reading, add_sandbox, settings_of
 
 if TYPE_CHECKING:
     from headrace.rooms import Rooms
+    from schemas.events import ToolReturned
     from schemas.transcript import Call, Transcript, Turn
 
 EXAMPLES = """examples:
@@ -158,14 +159,15 @@ def _print_call(call: Call) -> None:
     from headrace.output import in_line, safe
 
     returned = call.returned
-    outcome = (
-        "no return yet"
-        if returned is None
-        else f"{returned.status} · exit {returned.exit_code} · {returned.duration_s * 1e3:.1f} ms"
-    )
+    outcome = "no return yet" if returned is None else _outcome(returned)
     print(f"  > {in_line(call.called.tool)} {in_line(call.called.arguments)[:200]}   [{in_line(outcome)}]")
     if returned is not None and returned.output:
         print(_indent(safe(returned.output), "    "))
+
+
+def _outcome(returned: ToolReturned) -> str:
+    ended = "" if returned.exit_code is None else f"exit {returned.exit_code} · "
+    return f"{returned.status} · {ended}{returned.duration_s * 1e3:.1f} ms"
 
 
 def _indent(text: str, by: str = "  ") -> str:
