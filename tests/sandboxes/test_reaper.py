@@ -21,6 +21,7 @@ from sandboxes import reaper
 from sandboxes.bubblewrap import BubblewrapBackend
 from sandboxes.reaper import LOCK, Lease, OwnerFolder, Rounds
 from sandboxes.sandbox import SandboxSpec
+from sandboxes.spawner import cgroups
 from tests.conftest import REPOSITORY
 from tests.sandboxes.conftest import open_here
 from tests.sandboxes.host import cgroups_of, mounts_of, namespace_of, processes_in, wait_for_end
@@ -77,6 +78,7 @@ from pathlib import Path
 from artifacts.store import DirectoryStore
 from sandboxes import open_backend
 from sandboxes.sandbox import SandboxSpec
+from sandboxes.spawner import cgroups
 from schemas.settings import Settings
 from tests.sandboxes.host import namespace_of
 backend = open_backend(Settings(home=sys.argv[1]), DirectoryStore(Path(sys.argv[1]) / "artifacts"))
@@ -219,6 +221,20 @@ def test_what_lies_in_a_dead_owners_folder_leads_nowhere(tmp_path: Path) -> None
         Lease(pid=1, started_ticks=1, host="x", opened_us=1, cgroups=named)))
     assert reaper.reap(root) == 1
     assert (outside / "kept").read_text() == "x" and not left.exists() and (root / "linked").is_symlink()
+
+
+def test_cgroups_of_dead_owners_are_swept_whose_homes_are_gone(tmp_path: Path) -> None:
+    """Not those of the living, nor those of whom nobody can say from here whether they live."""
+    folder = OwnerFolder(tmp_path / "sandboxes")
+    pid, ticks, namespace, mark = folder.token.split("-")
+    another, earlier = f"{pid}-{int(ticks) - 1}", f"{pid}-{mark}"
+    swept = [f"{another}-{namespace}-{mark}", f"{2**22 + 1}-{ticks}-{namespace}-{mark}"]
+    kept = [folder.token, f"{another}-1-{mark}", earlier, "other"]
+    for token in (*swept, *kept):
+        (tmp_path / "above" / cgroups.name_of(token)).mkdir(parents=True)
+    reaper.sweep_cgroups([str(tmp_path / "above" / cgroups.name_of(folder.token))])
+    assert {path.name for path in (tmp_path / "above").iterdir()} == {cgroups.name_of(token) for token in kept}
+    folder.remove()
 
 
 def test_a_sandbox_outlives_the_thread_that_asked_for_it(bubblewrap: BubblewrapBackend) -> None:
