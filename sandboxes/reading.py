@@ -20,16 +20,28 @@ def open_found(name: bytes, parent: int, found: os.stat_result) -> int:
     try:
         descriptor = os.open(name, _OPEN, dir_fd=parent)
     except PermissionError:
-        mode = stat.S_IMODE(found.st_mode)
-        os.chmod(name, mode | 0o500, dir_fd=parent)
-        try:
-            descriptor = os.open(name, _OPEN, dir_fd=parent)
-        finally:
-            os.chmod(name, mode, dir_fd=parent)
+        descriptor = _open_shut(name, parent, found)
     if stat.S_IFMT(os.fstat(descriptor).st_mode) != stat.S_IFMT(found.st_mode):
         os.close(descriptor)
         raise OSError(errno.ESTALE, "is something else now", name)
     return descriptor
+
+
+def _open_shut(name: bytes, parent: int, found: os.stat_result) -> int:
+    """By the inode, never by the name: that may be a link to a file of the host by now, whose mode would change."""
+    held = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=parent)
+    try:
+        there = os.fstat(held)
+        if not os.path.samestat(there, found) or stat.S_IFMT(there.st_mode) != stat.S_IFMT(found.st_mode):
+            raise OSError(errno.ESTALE, "is something else now", name)
+        place, mode = f"/proc/self/fd/{held}", stat.S_IMODE(found.st_mode)
+        os.chmod(place, mode | 0o500)
+        try:
+            return os.open(place, _OPEN & ~os.O_NOFOLLOW)
+        finally:
+            os.chmod(place, mode)
+    finally:
+        os.close(held)
 
 
 @contextlib.contextmanager

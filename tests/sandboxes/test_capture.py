@@ -115,6 +115,31 @@ def test_nothing_that_took_a_files_place_is_opened_for_it(work: Path) -> None:
     os.close(root)
 
 
+def test_the_mode_of_what_a_link_leads_to_is_not_touched(
+        work: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a file that its owner may not read the mode is changed for a moment: by then its name may be a link."""
+    outside, path, real = tmp_path / "outside", work / "shut", os.open
+    outside.write_text("another's")
+    outside.chmod(0o600)
+    path.write_text("ours")
+    path.chmod(0o077)
+    found = path.lstat()
+
+    def shut(name: bytes, flags: int, *rest: int, dir_fd: int) -> int:
+        if not flags & os.O_PATH and not path.is_symlink():
+            path.unlink()
+            path.symlink_to(outside)
+            raise PermissionError
+        return real(name, flags, *rest, dir_fd=dir_fd)
+
+    folder = real(work, os.O_RDONLY)
+    monkeypatch.setattr(os, "open", shut)
+    with pytest.raises(OSError, match="something else"):
+        reading.open_found(b"shut", folder, found)
+    os.close(folder)
+    assert outside.stat().st_mode & 0o777 == 0o600
+
+
 def test_a_file_that_grows_is_read_up_to_what_it_was(work: Path) -> None:
     (work / "f").write_bytes(bytes(5 << 20))
     descriptor = os.open(work / "f", os.O_RDONLY)
