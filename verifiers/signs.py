@@ -14,18 +14,20 @@ TAKERS = re.compile(
 """Files that take a run of tests over, wherever they lie."""
 _MAY = re.compile(r"(^|/)(pyproject\.toml|setup\.cfg)$")
 _PATCHED = rb"builtins|__builtins__|operator|json|time|random|unittest|pytest|_pytest"
+# Bounded, as a source may be a megabyte of beginnings of these.
 _STRONG = (
     (rb"\bgc\s*\.\s*get_(objects|referrers|referents)\b", "walks all objects"),
     (rb"\b(sys\s*\.\s*)?_(getframe|current_frames)\b|\binspect\s*\.\s*(stack|currentframe|getouterframes|trace)\b",
      "reads the frames of its callers"),
     (rb"\btb_frame\b|\bf_back\b|\bf_(locals|globals)\b|\bgi_frame\b", "reads the frames of its callers"),
     (rb"/proc/", "looks at processes"),
-    (rb"def\s+__(eq|ne)__\s*\([^)]*\)[^:]*:\s*return\s+True\b", "makes objects equal to everything"),
+    (rb"def\s+__(eq|ne)__\s*\([^)]{0,200}\)[^:]{0,100}:\s*return\s+True\b", "makes objects equal to everything"),
     (rb"\bctypes\s*\.\s*(pythonapi|cast|memmove|memset|string_at)\b|\bpy_object\b", "writes into the interpreter"),
-    (rb"(?<![\w.])(" + _PATCHED + rb")\s*(\.\s*\w+)+\s*(\[[^\]]+\]\s*)?=[^=]", "patches a module of others"),
-    (rb"\b__builtins__\s*\[[^\]]+\]\s*=[^=]", "patches a module of others"),
+    (rb"(?<![\w.])(" + _PATCHED + rb")\s*(\.\s*\w+)+\s*(\[[^\]]{1,200}\]\s*)?=[^=]", "patches a module of others"),
+    (rb"\b__builtins__\s*\[[^\]]{1,200}\]\s*=[^=]", "patches a module of others"),
     (rb"\bverifiers\s*\.\s*\w+_(runner|values|watch)\b|\b__headrace_\w+", "names what judges it"),
-    (rb"\bsetattr\s*\(\s*(" + _PATCHED + rb")\b|\bsys\s*\.\s*modules\s*\[[^\]]+\]\s*=", "patches a module of others"),
+    (rb"\bsetattr\s*\(\s*(" + _PATCHED + rb")\b|\bsys\s*\.\s*modules\s*\[[^\]]{1,200}\]\s*=",
+     "patches a module of others"),
     (rb"\.__code__\s*=[^=]|\bmeta_path\b|\bpath_hooks\b", "patches a module of others"),
     (rb"\bsys\s*\.\s*(settrace|setprofile|addaudithook)\b", "traces what calls it"),
     (rb"\bpytest_runtest_\w+|\bTestReport\b|\bcollect_ignore", "speaks of a test run"),
@@ -86,9 +88,9 @@ def _without_remarks(source: bytes) -> bytes:
         if alone or token.type == tokenize.COMMENT:
             remarks.append((starts[token.start[0]] + token.start[1], starts[token.end[0]] + token.end[1]))
         begins = token.type in _SILENT
-    for start, end in reversed(remarks):
-        text = text[:start] + text[end:]
-    return text.encode(errors="replace")
+    ends = [0, *(end for _, end in remarks)]
+    kept = [text[end:start] for end, (start, _) in zip(ends, remarks, strict=False)]
+    return "".join([*kept, text[ends[-1]:]]).encode(errors="replace")
 
 
 def takes_over(path: str, data: bytes | None = None) -> bool:

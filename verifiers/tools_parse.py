@@ -26,7 +26,7 @@ from tasks.task import Submission
 TEXT_LIMIT = 1 << 20
 CALLS_LIMIT = 500
 _FENCE = re.compile(r"\s*```\w*\s*\n(.*?)\n?```\s*", re.DOTALL)
-_TAGGED = re.compile(r"\s*<tool_call>(.*?)</tool_call>\s*", re.DOTALL)
+_TAGGED = re.compile(r"<tool_call>(.*?)</tool_call>", re.DOTALL)
 _NAMES = ("arguments", "parameters", "input")
 
 
@@ -68,7 +68,7 @@ def _bare(text: str) -> str:
     """Without the fence around it; calls in tags as a list."""
     if text.count("```") == 2 and (fenced := _FENCE.fullmatch(text)):
         text = fenced[1]
-    if "<tool_call>" in text and not _TAGGED.sub("", text).strip():
+    if 0 < text.count("<tool_call>") <= text.count("</tool_call>") and not _TAGGED.sub("", text).strip():
         text = f"[{', '.join(_TAGGED.findall(text))}]"
     return text
 

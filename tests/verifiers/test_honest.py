@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from tests.verifiers.rig import Rig
@@ -85,6 +87,16 @@ def test_a_right_program_is_right_however_it_ends(rig: Rig, name: str) -> None:
     "__attribute__((constructor)) static void go(void) { }\n", "int f(void) { return PyRun_SimpleString(\"x\"); }\n"])
 def test_a_deed_is_told_whatever_stands_beside_it(source: str) -> None:
     assert signs_in(source.encode(), OF_FUNCTIONS)
+
+
+@pytest.mark.parametrize("source", [
+    b"def __eq__(", b"def __eq__():", b"json.a[", b"__builtins__[", b"sys.modules[", b"#\n"])
+def test_a_source_of_nothing_but_beginnings_is_read_in_time(source: bytes) -> None:
+    """Else the verdict would be the verifier's error and not the 0 that it should be."""
+    text = source * ((1 << 20) // len(source)) + b"\nos._exit(0)\n"
+    began = time.process_time()
+    assert "leaves without an end" in signs_in(text, OF_FUNCTIONS)
+    assert time.process_time() - began < 20.0
 
 
 def test_a_program_may_end_as_it_likes_and_not_reach_for_others() -> None:

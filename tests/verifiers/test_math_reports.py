@@ -49,6 +49,7 @@ REPORTS = [
     ("open-compass/opencompass#2343", "70000", "Josh's profit is $70,000.", 1),
     ("mbzuai-nlp/finchain#3", "13.2%", "The final value is 13.20%", 1)]
 MORE = [
+    ("7", "a" * 60 + "! 5", 0), ("5", "Donaudampfschifffahrtsgesellschaftskapit\u00e4n 5", 0),
     ("18", "eighteen", 1), ("42", "Forty-two.", 1), ("1205", "one thousand, two hundred and five", 1),
     ("2.5", "two and a half", 1), ("3/4", "three quarters", 1), ("-5", "minus five", 1), ("7", "seven apples", 1),
     ("three", "3", 1), ("50%", "fifty percent", 1), ("18", "eighty", 0), ("18", "eighteen or nineteen", 0),

@@ -154,7 +154,7 @@ def _quantity(before: str, value: Number, after: str) -> tuple[Number, bool, str
     if _OPERATORS.search(before) or _OPERATORS.search(re.sub(r"^(?:square|cubic) ", "", after)):
         return None
     named = re.sub(r"\b[A-Za-z] (?=(?:is|are|equals|be)$)", "", before)  # `the largest n is`
-    if not re.fullmatch(r"(?:(?:[A-Za-z][A-Za-z',:-]+|[aAI])\s*){0,10}", named):
+    if not re.fullmatch(r"(?:(?:[A-Za-z][A-Za-z',:-]++|[aAI])\s*+){0,10}+", named):
         return None
     scale = Fraction(1)
     while (word := re.match(r"[A-Za-z]+", after)) and word[0].lower().rstrip("s") in SCALES:
