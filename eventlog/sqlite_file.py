@@ -15,7 +15,7 @@ import random
 import re
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 from zlib import crc32
@@ -166,20 +166,27 @@ class OpenFiles:
     """The log's files as a writer opened them: it would write on into files that somebody removed or replaced."""
 
     def __init__(self, path: Path) -> None:
+        """Right after the file was opened. Its write-ahead log is there from the first commit on."""
         self._path = path
         self._names = (os.fspath(path), f"{path}-wal")
-        self._opened: list[tuple[int, int]] | None = None
+        self._opened = _identities(self._names[:1])
 
     def check(self) -> None:
-        """After a commit, when both are there. Raises LogError if they are not those of the first commit any more."""
-        try:
-            found = [(stat.st_dev, stat.st_ino) for stat in map(os.stat, self._names)]
-        except FileNotFoundError:
-            found = []
-        self._opened = self._opened or found
-        if not found or found != self._opened:
+        """After a commit, when both are there. Raises LogError if they are not those that were opened any more."""
+        found = _identities(self._names)
+        if len(self._opened) == 1 and found[:1] == self._opened:
+            self._opened = found
+        if len(found) < len(self._names) or found != self._opened:
             raise LogError("log file was removed or replaced while this process writes it", where=str(self._path),
                            hint="end the processes of this home, put the file back and start them again")
+
+
+def _identities(names: Iterable[str]) -> list[tuple[int, int]]:
+    """Empty where one is gone."""
+    try:
+        return [(stat.st_dev, stat.st_ino) for stat in map(os.stat, names)]
+    except FileNotFoundError:
+        return []
 
 
 def told_as(wrong: apsw.Error, path: Path) -> HeadraceError:

@@ -196,6 +196,13 @@ def test_write_ahead_log_starts_over_though_it_was_written_during_a_checkpoint(
     assert max(pages) > pages[-1]
 
 
+def test_a_file_that_was_replaced_before_the_first_append_gets_none(log: SqliteLog) -> None:
+    shutil.copy(log._path, copy := log._path.with_name("copy"))
+    copy.rename(log._path)
+    with pytest.raises(LogError, match="removed or replaced"):
+        log.append(TRAJECTORIES, [event("a")]).result()
+
+
 @pytest.mark.parametrize("gone", ["log.db", "log.db-wal", "the home", "replaced"])
 def test_appends_into_files_that_are_gone_are_not_acknowledged(log: SqliteLog, gone: str) -> None:
     log.append(TRAJECTORIES, [event("a")]).result()
