@@ -133,6 +133,7 @@ class Appender:
                         partition=partition_for(event.subject, partitions), timestamp_ms=event.time_us // 1000))
                 except (kafka.errors.KafkaError, ValueError) as wrong:
                     pending.refused(self._cluster.explain(wrong))
+                    break  # The others would wait as long, one after the other, and nobody else could append.
             pending.wait_for(sent)
         return pending.future
 
@@ -152,7 +153,9 @@ class Appender:
         except kafka.errors.KafkaError as wrong:
             self._start_again_at = time.monotonic() + _START_AGAIN_S
             raise told_as(wrong, self.setting) from None
-        self._give_up_on([one for one in self._pending if one.sent])
+        with self.changed:
+            sent = [one for one in self._pending if one.sent]
+        self._give_up_on(sent)
         self._end_client(lost, 0)
 
     def _end_client(self, producer: kafka.KafkaProducer, patience_s: float) -> None:
