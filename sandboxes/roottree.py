@@ -168,6 +168,8 @@ class _Writing:
         """Path and content digest of files by identity: a hard link is the same file."""
 
     def folder(self, node: Folder, path: bytes, real: bytes) -> None:
+        if path.count(b"/") >= MAX_DEPTH:  # Names may be short and go through links.
+            raise damaged(f"folders are more than {MAX_DEPTH} deep", self.origin, path[:80])
         if path:
             os.mkdir(real)
         os.chmod(real, 0o755)

@@ -89,9 +89,12 @@ def test_other_content_or_another_environment_is_another_image(images: Images, t
     ([("a", "/nowhere"), ("a/x", b"x")], "leads nowhere"), ([("a", "a"), ("a/x", b"x")], "leads nowhere"),
     ([("a", special(tarfile.LNKTYPE, "../../etc/passwd"))], "leads out"),
     ([("a", special(tarfile.LNKTYPE, "etc/passwd"))], "hard link"), ([("etc/.wh.", b"")], "without a name"),
-    ([("x/" * 200 + "y", b"")], "deep"), ([("n" * 300, b"")], "File name too long"),
+    ([("x/" * 200 + "y", b"")], "deep"),
+    ([(("link/" if turn else "") + "x/" * 90 + "y", b"") if there else ("link", "/x" * 90 * turn)
+      for turn in range(13) for there in (False, True) if turn or there], "deep"),
+    ([("n" * 300, b"")], "File name too long"),
 ], ids=["above", "climbs", "dots", "below a link to nothing", "below a link to itself", "hard link out",
-        "hard link to nothing", "hides nothing", "deep", "long"])
+        "hard link to nothing", "hides nothing", "deep", "deep by links", "long"])
 def test_names_that_lead_out_or_nowhere_are_refused(members: list[tuple[str, object]], told: str, images: Images,
                                                     tmp_path: Path) -> None:
     assert told in refused(images, tmp_path, tar_of([*SHELL, *members]))
