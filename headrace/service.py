@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import signal
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Protocol
+
+INTERRUPTED = 130
 
 
 class Service(Protocol):
@@ -28,10 +31,17 @@ def stopping_on_signals() -> Iterator[threading.Event]:
             signal.signal(number, handler)
 
 
-def serve(service: Service, until_idle: bool = False) -> None:
-    """Run until a signal asks to stop, or until there is nothing left to do."""
+def serve(service: Service, until_idle: bool) -> int:
+    """Run until a signal asks to stop, or until there is nothing left to do. The exit code: a service was meant to be
+    ended so, but what was to run until idle was interrupted, and what was to follow it must not."""
+    if not until_idle:
+        print("running; Ctrl-C ends it", file=sys.stderr, flush=True)
     with stopping_on_signals() as stop:
         service.run(stop, until_idle=until_idle)
+    if not until_idle or not stop.is_set():
+        return 0
+    print("interrupted; the same command goes on where it stopped", file=sys.stderr)
+    return INTERRUPTED
 
 
 def drain(service: Service) -> None:

@@ -19,12 +19,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
+    from headrace.progress import counting
     from headrace.rooms import Rooms
     from headrace.service import serve
     from producers.producer import Producer
 
-    with Rooms(settings_of(options)) as rooms:
+    with Rooms(settings_of(options)) as rooms, counting("episodes", None) as advance:
         rooms.make_home()
-        serve(Producer(rooms.log, rooms.artifacts, rooms.backend, rooms.settings, lake=rooms.lake),
-              options.until_idle)
-    return 0
+        producer = Producer(rooms.log, rooms.artifacts, rooms.backend, rooms.settings, lake=rooms.lake,
+                            on_finished=lambda _: advance(1))
+        return serve(producer, options.until_idle)

@@ -24,5 +24,4 @@ def run(options: argparse.Namespace) -> int:
 
     with Rooms(settings_of(options)) as rooms:
         rooms.make_home()
-        serve(Sink(rooms.log, rooms.lake, rooms.artifacts, rooms.settings), options.until_idle)
-    return 0
+        return serve(Sink(rooms.log, rooms.lake, rooms.artifacts, rooms.settings), options.until_idle)

@@ -22,10 +22,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     from consumers.verify import VerifyConsumer
+    from headrace.progress import counting
     from headrace.rooms import Rooms
     from headrace.service import serve
 
-    with Rooms(settings_of(options)) as rooms:
+    with Rooms(settings_of(options)) as rooms, counting("scores", None) as advance:
         rooms.make_home()
-        serve(VerifyConsumer(rooms.log, rooms.judges.score, rooms.settings, lake=rooms.lake), options.until_idle)
-    return 0
+        consumer = VerifyConsumer(rooms.log, rooms.judges.score, rooms.settings, lake=rooms.lake,
+                                  on_scored=lambda _: advance(1))
+        return serve(consumer, options.until_idle)
