@@ -142,15 +142,18 @@ group by r.run_id, r.group_id
 """
 
 _PASS_AT_K = """
-select run_id, task_id, kind, policy, n as samples, c as passed, k,
+select run_id, task_id, kind, purpose, policy, version, n as samples, c as passed, k,
   1.0 - coalesce(list_product([1.0 - k / i for i in range(n - c + 1, n + 1)]), 1.0) as pass_at_k
 from (
-  select r.run_id, r.task_id, r.kind, r.policy, count(*) as n, count(*) filter (s.reward = 1) as c
-  from requests r join current_scores s on s.episode_id = r.episode_id and s.status = 'ok'
+  select r.run_id, r.task_id, r.kind, r.purpose, r.policy, e.version_max as version, count(*) as n,
+    count(*) filter (s.reward = 1) as c
+  from requests r join raw_episodes e using (episode_id)
+  join current_scores s on s.episode_id = r.episode_id and s.status = 'ok'
   group by all) as tasks, unnest(range(1, n + 1)) as samples(k)
 """
 """The chance that one of k samples of a task is right, without bias: 1 - C(n-c, k) / C(n, k), for each k up to n. The
-mean over the tasks of a run is its pass@k. A sample without a verdict is none."""
+mean over tasks is pass@k, of one run, purpose and version of the weights: other weights are another policy. A sample
+without a verdict is none."""
 
 VIEWS: dict[str, View] = {
     "requests": _fact("requests", "episode_id"),
@@ -171,7 +174,7 @@ VIEWS: dict[str, View] = {
     "stage_latency": View(("raw_episodes", "requests", "raw_turns", "raw_tool_calls", "raw_events", "verdicts",
                            "batch_dispositions", "batches", "steps"), _STAGE_LATENCY),
     "groups": View(("requests", "raw_episodes", "current_scores"), _GROUPS),
-    "pass_at_k": View(("requests", "current_scores"), _PASS_AT_K),
+    "pass_at_k": View(("requests", "raw_episodes", "current_scores"), _PASS_AT_K),
     "tasks": View(("raw_tasks",), _TASKS),
     "cancellations": _fact("cancellations", "episode_id"),
     "events": View(("raw_events",), "select * from raw_events"),

@@ -47,3 +47,17 @@ def test_sql_gives_it_for_each_task_and_k(lake: Lake, artifacts: DirectoryStore,
     assert [row[4] for row in found] == pytest.approx([pass_at_k(4, row[3], row[1]) for row in found])
     means = rows(lake, "select avg(pass_at_k) from pass_at_k group by k order by k")
     assert [mean for mean, in means] == pytest.approx([mean_pass_at_k([(4, 2), (4, 0)], k) for k in (1, 2, 3, 4)])
+
+
+def test_samples_of_other_weights_and_purposes_are_another_policys(lake: Lake, artifacts: DirectoryStore,
+                                                                   story: Story) -> None:
+    for episode, purpose, turns in (("a", "train", 0), ("b", "train", 0), ("c", "eval", 0), ("d", "train", 1)):
+        story.request(episode, purpose=purpose, task="a")
+        story.start(episode, purpose=purpose)
+        for number in range(turns):
+            story.turn(episode, number)
+        story.finish(episode)
+        story.score(episode, 1.0)
+    pour(lake, artifacts, records_of(story.told))
+    assert rows(lake, "select purpose, version, samples from pass_at_k where k = 1 order by all") == [
+        ("eval", None, 1), ("train", 3, 1), ("train", None, 2)]
