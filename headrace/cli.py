@@ -56,10 +56,15 @@ class _Parser(argparse.ArgumentParser):
         """The command that was given something unknown says so itself, for it knows what was meant."""
         options, unknown = super().parse_known_args(args, namespace)
         if unknown:
-            close = difflib.get_close_matches(unknown[0].split("=")[0], self._option_string_actions, n=1)
-            hint = f"did you mean `{close[0]}`?" if close else f"see `{self.prog} --help`"
-            raise UserError(f"unrecognized arguments: {' '.join(unknown)}", where=self.prog, hint=hint)
+            raise UserError(f"unrecognized arguments: {' '.join(unknown)}", where=self.prog,
+                            hint=self._meant(unknown[0]))
         return options, unknown
+
+    def _meant(self, unknown: str) -> str:
+        if not unknown.startswith("-"):
+            return "put quotes around what belongs together, a query for example"
+        close = difflib.get_close_matches(unknown.split("=")[0], self._option_string_actions, n=1)
+        return f"did you mean `{close[0]}`?" if close else f"see `{self.prog} --help`"
 
     def error(self, message: str) -> None:  # type: ignore[override]
         raise UserError(message, where=self.prog, hint=f"see `{self.prog} --help`")

@@ -115,6 +115,11 @@ def _interval(months: int, days: int, nanoseconds: int) -> str:
     return " ".join([*named, time] if nanoseconds or not named else named)
 
 
+def counted(count: int, noun: str) -> str:
+    """`1 task`, `2 tasks`."""
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
 def safe(text: str) -> str:
     """Text without control, escape and direction-changing characters."""
     return "".join(c if c.isprintable() or c == "\n" else "\N{REPLACEMENT CHARACTER}" for c in text)

@@ -15,6 +15,7 @@ EXAMPLES = """examples:
   headrace batches show 0190b2c4
   headrace batches rebuild --all --check
 """
+_ROWS_SHOWN = 50
 _LIST = """
 select batch_id, run_id, step, version, episodes, sequences, tokens, packing, sealed_at, sha256, manifest
 from batches where $run = '' or run_id = $run order by sealed_at, step
@@ -76,8 +77,9 @@ def _show(rooms: Rooms, options: argparse.Namespace) -> int:
             parameters=batch,
         )
     )
-    print("\nrows")
-    print_table(rows, "table", 50 if options.limit is None else options.limit)
+    limit = _ROWS_SHOWN if options.limit is None else options.limit
+    print(f"\nrows ({min(limit, rows.num_rows)} of {rows.num_rows})")
+    print_table(rows, "table", limit)
     return 0
 
 
@@ -92,12 +94,8 @@ def _rebuild(rooms: Rooms, options: argparse.Namespace) -> int:
         raise UserError("name one batch, or --all", hint="`headrace batches ls` lists them")
     ids = None if options.all else [_batch_id(rooms, options.id)]
     results = list(rebuild_batches(rooms.lake, rooms.artifacts, ids))
-    table = pa.Table.from_pylist(
-        [
-            {"batch_id": r.batch_id, "run_id": r.run_id, "step": r.step, "result": r.result, "detail": r.detail}
-            for r in results
-        ]
-    )
+    names = ("batch_id", "run_id", "step", "result", "detail")
+    table = pa.table({name: [getattr(result, name) for result in results] for name in names})
     print_table(table, options.output, options.limit)
     identical = sum(r.result == "identical" for r in results)
     if options.output == "table":

@@ -20,13 +20,14 @@ EXAMPLES = """examples:
   headrace episodes open 0190b2c4        a shell in a copy of its workspace
   headrace episodes open 0190b2c4 -c "ls -la"
 """
+_NEWEST = 50
 _LONGEST_EVIDENCE = 8000
 _WHOLE = 36
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
-    ls = actions.add_parser("ls", help="newest first")
+    ls = actions.add_parser("ls", help=f"newest first; {_NEWEST} of them, or --limit N")
     ls.add_argument("--kind", default="", help="only of this task kind")
     ls.add_argument("--run", dest="run_id", default="", metavar="ID", help="only of this run (id or prefix)")
     ls.add_argument("--failed", action="store_true", help="only where the reward is below 1 or missing")
@@ -52,14 +53,19 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _ls(rooms: Rooms, options: argparse.Namespace) -> int:
+    import sys
+
     from headrace.lookup import full_run_id, known
     from headrace.output import print_table
     from headrace.searching import episodes
 
     kind = known(rooms.lake, "requests", "kind", options.kind, "kind of task")
     parameters = {"kind": kind, "run": full_run_id(rooms.lake, options.run_id), "failed": options.failed}
-    limit = 50 if options.limit is None else options.limit
-    print_table(episodes(rooms, parameters, options.why, limit), options.output)
+    limit = _NEWEST if options.limit is None else options.limit
+    found = episodes(rooms, parameters, options.why, limit + 1)
+    print_table(found, options.output, limit)
+    if options.limit is None and found.num_rows > limit:
+        print(f"the newest {limit}; there are more: --limit N", file=sys.stderr)
     return 0
 
 
@@ -136,7 +142,8 @@ def _print_transcript(transcript: Transcript) -> None:
     if finished:
         ending = " ".join(filter(None, [finished.termination, finished.failure_kind]))
         print(f"\nfinished: {in_line(ending)}")
-        print(f"answer: {finished.answer!r}\nworkspace {finished.workspace}")
+        print("no answer" if finished.answer is None else f"answer: {finished.answer!r}")
+        print(f"workspace {finished.workspace or 'as the task gave it'}" if finished.submission else "no submission")
     else:
         print("\nnot finished yet")
 

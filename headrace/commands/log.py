@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 import datetime
+import difflib
+import itertools
 import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
@@ -127,7 +129,7 @@ def _verify(options: argparse.Namespace) -> int:
 
 
 def _print_audit(audit: Audit, options: argparse.Namespace) -> None:
-    from headrace.output import print_tables
+    from headrace.output import counted, print_tables
 
     findings = [(kind, "fault" if fault else "note", count) for (kind, fault), count in sorted(audit.counts.items())]
     examples = [(one.kind, *(one.position or (None, None, None)), one.episode, one.detail)
@@ -138,11 +140,12 @@ def _print_audit(audit: Audit, options: argparse.Namespace) -> None:
         "findings": _table(("finding", "verdict", "count"), findings),
         "examples": _table(("finding", "topic", "partition", "offset", "episode", "detail"), examples),
     }
-    print_tables(tables, options.output, options.limit)
+    told = {name: table for name, table in tables.items() if table.num_rows or options.output != "table"}
+    print_tables(told, options.output, options.limit)
     if options.output == "table":
         events = sum(one.events for one in audit.partitions)
-        verdict = f"{audit.faults} faults" if audit.faults else "no fault"
-        print(f"\n{verdict} in {events} records of {len(audit.partitions)} partitions")
+        verdict = counted(audit.faults, "fault") if audit.faults else "no fault"
+        print(f"\n{verdict} in {counted(events, 'record')} of {counted(len(audit.partitions), 'partition')}")
 
 
 def _table(names: tuple[str, ...], rows: list[Any]) -> Any:
@@ -161,14 +164,28 @@ def _tail(options: argparse.Namespace) -> int:
     wanted = Wanted(options.topic or TOPICS, options.episode, options.type, options.since or 0)
     last = None if options.from_start or options.since is not None else options.last
     records = tail(settings_of(options), wanted, last, options.follow, sys.stdout.flush)
-    shown = _first(records, options.limit)
+    found = _first(records, options.limit)
+    shown = list(itertools.islice(found, 1))
+    if not shown and (options.type or options.episode):
+        print(_nothing(options.type), file=sys.stderr)
     if options.output == "table":
-        for record in shown:
+        for record in itertools.chain(shown, found):
             print(line_of(record, sys.stdout))
     else:
-        print_rows(COLUMNS, map(row_of, shown), options.output)
+        print_rows(COLUMNS, map(row_of, itertools.chain(shown, found)), options.output)
     sys.stdout.flush()
     return 0
+
+
+def _nothing(name: str) -> str:
+    """An empty answer to a misspelt type would lie. One that is not ours may be in the log all the same."""
+    from schemas.events import PAYLOADS
+
+    known = [payload.NAME for payload in PAYLOADS]
+    if not name or name in known:
+        return "no such event"
+    close = difflib.get_close_matches(name, known, n=1)
+    return f"no such event; did you mean `{close[0]}`?" if close else f"no such event; types: {', '.join(known)}"
 
 
 def _first(records: Iterator[Record], limit: int | None) -> Iterator[Record]:

@@ -53,7 +53,7 @@ def run(options: argparse.Namespace) -> int:
 
 def _import(options: argparse.Namespace) -> int:
     from consumers.sink import Sink
-    from headrace.output import in_line
+    from headrace.output import counted, in_line
     from headrace.rooms import Rooms
     from headrace.service import drain
     from producers.request import register_tasks
@@ -66,7 +66,7 @@ def _import(options: argparse.Namespace) -> int:
         registered = register_tasks(rooms.log, rooms.artifacts, tasks)
         drain(Sink(rooms.log, rooms.lake, rooms.artifacts, rooms.settings))
     names = sorted({task.set for task in registered})
-    print(f"registered {len(registered)} task{'s' if len(registered) > 1 else ''} in set {', '.join(names)}")
+    print(f"registered {counted(len(registered), 'task')} in set {', '.join(names)}")
     _print_notes(tasks)
     for wrong in refused:
         print(f"not taken: {in_line(str(wrong))}")
@@ -89,7 +89,7 @@ def _check(options: argparse.Namespace) -> int:
     import sys
 
     from headrace.checking import check, mark
-    from headrace.output import print_table
+    from headrace.output import counted, print_table
     from headrace.requesting import tasks_of_set
     from headrace.rooms import Rooms
     from headrace.service import stopping_on_signals
@@ -107,8 +107,8 @@ def _check(options: argparse.Namespace) -> int:
     if options.output != "table" or wrong:
         print_table(table_of(found if options.output != "table" else wrong), options.output, options.limit)
     if options.output == "table":
-        print(f"{len(found)} tasks checked: {len(found) - len(wrong)} sound; {marked.quarantined} newly quarantined, "
-              f"{marked.released} released (run {run_id})")
+        print(f"{counted(len(found), 'task')} checked: {len(found) - len(wrong)} sound; "
+              f"{marked.quarantined} newly quarantined, {marked.released} released (run {run_id})")
     return 1 if wrong else 0
 
 

@@ -99,6 +99,7 @@ WRONG = {
     "temperature": (["run", "--tasks", "coding", "--policy", "tiny", "--temperature", "nan"], "'nan'"),
     "half a run id": (["learn", "--run", "0190b2c4"], "'0190b2c4'"),
     "no home yet": (["sql", "select 1"], "headrace demo"),
+    "query without quotes": (["sql", "select", "count", "from", "episodes"], "put quotes around"),
     "negative limit": (["episodes", "ls", "--limit", "-3"], "-3"),
     "neither one nor all": (["replay", "score"], "--all"),
 }
@@ -174,6 +175,13 @@ def test_a_lake_of_another_log_is_found_before_anything_is_requested(
     log = open_log(Settings(home=str(tmp_path)))
     assert not any(log.ends(TOPICS).values())
     log.close()
+
+
+def test_no_batches_are_a_table_without_rows(filled_home: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["batches", "rebuild", "--all", "--home", filled_home]) == 0
+    assert capsys.readouterr().out.split() == [
+        "batch_id", "run_id", "step", "result", "detail", *("-" * len(name) for name in (
+            "batch_id", "run_id", "step", "result", "detail")), "0", "of", "0", "batches", "identical"]
 
 
 def test_status_is_one_json_document(filled_home: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -53,12 +53,30 @@ def test_they_are_found_by_reason_and_by_evidence(home: str, capsys: pytest.Capt
     assert listed(capsys, home, "--why", "no such reason anywhere") == []
 
 
+def test_a_list_that_is_not_whole_says_so(home: str, capsys: pytest.CaptureFixture[str],
+                                           monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("headrace.commands.episodes._NEWEST", 3)
+    assert main(["episodes", "ls", "--failed", "--home", home, "-o", "jsonl"]) == 0
+    shown = capsys.readouterr()
+    assert len(shown.out.splitlines()) == 3 and "the newest 3; there are more" in shown.err
+    for arguments in (["--limit", "4"], ["--limit", "500"], ["--why", "no such reason anywhere"]):
+        assert main(["episodes", "ls", "--home", home, *arguments]) == 0
+        assert capsys.readouterr().err == ""
+
+
 def test_what_is_shown_of_a_call_that_ran_nothing_names_no_exit_code(
         home: str, capsys: pytest.CaptureFixture[str]) -> None:
     shown = next(row for row in listed(capsys, home) if row["policy"] == "scripted:variant:partial")
     assert main(["episodes", "show", shown["episode_id"], "--home", home]) == 0
     text = capsys.readouterr().out
     assert "[ok · exit 0 · " in text and "> done" in text and "None" not in text.partition("finished")[0]
+
+
+def test_what_an_episode_did_not_hand_in_is_said_in_words(home: str, capsys: pytest.CaptureFixture[str]) -> None:
+    empty = next(row for row in listed(capsys, home) if row["policy"] == "scripted:empty")
+    assert main(["episodes", "show", empty["episode_id"], "--home", home]) == 0
+    text = capsys.readouterr().out
+    assert "no answer" in text and "workspace as the task gave it" in text and "None" not in text
 
 
 def test_a_workspace_opens_again(home: str, capsys: pytest.CaptureFixture[str],

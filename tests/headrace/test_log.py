@@ -112,6 +112,8 @@ def test_describe_tells_identity_ends_and_the_lag_of_groups(home: str, capsys: p
 
 def test_verify_says_so_when_all_is_right(home: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert printed(capsys, "verify", "--home", home).endswith("no fault in 12 records of 15 partitions\n")
+    assert "finding" not in printed(capsys, "verify", "--home", home), "nothing was found"
+    assert "findings" in json.loads(printed(capsys, "verify", "--home", home, "-o", "json"))
 
 
 def test_verify_exits_1_with_what_it_found(home: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -157,6 +159,16 @@ def test_tail_selects(home: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert {number for _, number in shown("--since", "2023-11-14T22:13:22Z")} == {2, 3}
     assert shown("--since", "10m") == [] == shown("--topic", SCORES)
     assert len(shown("--topic", TRAJECTORIES, "--from-start")) == 12
+
+
+@pytest.mark.parametrize(("arguments", "told"), [
+    (["--type", "turn.generatd"], "did you mean `turn.generated`?"), (["--type", "zz"], "types: task.registered"),
+    (["--type", "score.recorded"], "no such event\n"), (["--episode", "zz"], "no such event\n")])
+def test_tail_of_what_is_not_there_says_so(home: str, arguments: list[str], told: str,
+                                           capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["log", "tail", "--home", home, "-o", "json", *arguments]) == 0
+    shown = capsys.readouterr()
+    assert json.loads(shown.out) == [] and told in shown.err
 
 
 def test_tail_decodes_token_buffers(home: str, capsys: pytest.CaptureFixture[str]) -> None:
