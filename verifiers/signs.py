@@ -14,19 +14,21 @@ TAKERS = re.compile(
 """Files that take a run of tests over, wherever they lie."""
 _MAY = re.compile(r"(^|/)(pyproject\.toml|setup\.cfg)$")
 _PATCHED = rb"builtins|__builtins__|operator|json|time|random|unittest|pytest|_pytest"
-# Bounded, as a source may be a megabyte of beginnings of these.
+# Each ends at the next beginning of its kind, as a source may be a megabyte of these; a bound could be padded over.
+_UP_TO = rb"(?:(?!def\s+__)[^%s])*"
 _STRONG = (
     (rb"\bgc\s*\.\s*get_(objects|referrers|referents)\b", "walks all objects"),
     (rb"\b(sys\s*\.\s*)?_(getframe|current_frames)\b|\binspect\s*\.\s*(stack|currentframe|getouterframes|trace)\b",
      "reads the frames of its callers"),
     (rb"\btb_frame\b|\bf_back\b|\bf_(locals|globals)\b|\bgi_frame\b", "reads the frames of its callers"),
     (rb"/proc/", "looks at processes"),
-    (rb"def\s+__(eq|ne)__\s*\([^)]{0,200}\)[^:]{0,100}:\s*return\s+True\b", "makes objects equal to everything"),
+    (rb"def\s+__(eq|ne)__\s*\(" + _UP_TO % rb")" + rb"\)" + _UP_TO % rb":" + rb":\s*return\s+True\b",
+     "makes objects equal to everything"),
     (rb"\bctypes\s*\.\s*(pythonapi|cast|memmove|memset|string_at)\b|\bpy_object\b", "writes into the interpreter"),
-    (rb"(?<![\w.])(" + _PATCHED + rb")\s*(\.\s*\w+)+\s*(\[[^\]]{1,200}\]\s*)?=[^=]", "patches a module of others"),
-    (rb"\b__builtins__\s*\[[^\]]{1,200}\]\s*=[^=]", "patches a module of others"),
+    (rb"(?<![\w.])(" + _PATCHED + rb")\s*(\.\s*\w+)+\s*(\[[^\[\]]+\]\s*)?=[^=]", "patches a module of others"),
+    (rb"\b__builtins__\s*\[[^\[\]]+\]\s*=[^=]", "patches a module of others"),
     (rb"\bverifiers\s*\.\s*\w+_(runner|values|watch)\b|\b__headrace_\w+", "names what judges it"),
-    (rb"\bsetattr\s*\(\s*(" + _PATCHED + rb")\b|\bsys\s*\.\s*modules\s*\[[^\]]{1,200}\]\s*=",
+    (rb"\bsetattr\s*\(\s*(" + _PATCHED + rb")\b|\bsys\s*\.\s*modules\s*\[[^\[\]]+\]\s*=",
      "patches a module of others"),
     (rb"\.__code__\s*=[^=]|\bmeta_path\b|\bpath_hooks\b", "patches a module of others"),
     (rb"\bsys\s*\.\s*(settrace|setprofile|addaudithook)\b", "traces what calls it"),

@@ -93,10 +93,17 @@ def test_a_deed_is_told_whatever_stands_beside_it(source: str) -> None:
     b"def __eq__(", b"def __eq__():", b"json.a[", b"__builtins__[", b"sys.modules[", b"#\n"])
 def test_a_source_of_nothing_but_beginnings_is_read_in_time(source: bytes) -> None:
     """Else the verdict would be the verifier's error and not the 0 that it should be."""
-    text = source * ((1 << 20) // len(source)) + b"\nos._exit(0)\n"
+    text = source * ((256 << 10) // len(source)) + b"\nos._exit(0)\n"
     began = time.process_time()
     assert "leaves without an end" in signs_in(text, OF_FUNCTIONS)
     assert time.process_time() - began < 20.0
+
+
+@pytest.mark.parametrize("source", [
+    b"def __eq__(self, other, pad='%s'): return True", b"def __ne__(self, other) -> '%s': return True",
+    b"__builtins__['%s'] = 1", b"json.a['%s'] = 1", b"sys.modules['%s'] = 1"])
+def test_padding_hides_no_sign(source: bytes) -> None:
+    assert signs_in(source % (b"x" * 5000) + b"\n", OF_FUNCTIONS)
 
 
 def test_a_program_may_end_as_it_likes_and_not_reach_for_others() -> None:
